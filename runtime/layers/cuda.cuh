@@ -5,7 +5,7 @@
  * weights have the model's precision T, float or __nv_bfloat16; arithmetic, statistics and weight gradients are fp32.
  * Sums have one order: there are no atomics on floats, so every run gives the same bits.
  *
- * The same source compiles as C++ against tests/standin/, where a grid of threads runs on the CPU. */
+ * The same source compiles as C++ against tests/gpu/standin/, where a grid of threads runs on the CPU. */
 #ifndef PIANOLA_CUDA_CUH
 #define PIANOLA_CUDA_CUH
 extern "C" {

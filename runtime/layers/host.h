@@ -9,8 +9,9 @@
 #include "rt.h"
 
 /* Compiles a function of loops over floats for AVX-512 and AVX2 too; the processor chooses. Products and sums are not
- * contracted, so all versions give the same bits (tests/levels). LANES_8 is for loops whose sums have eight strands,
- * which do not fit wider registers. Sanitizers and clang do without, because they start up only after the choice. */
+ * contracted, so all versions give the same bits (tests/training/levels). LANES_8 is for loops whose sums have eight
+ * strands, which do not fit wider registers. Sanitizers and clang do without, because they start up only after the
+ * choice. */
 #ifdef WIDE
 #define LANES_8 WIDE /* the test's, one level for all */
 #elif defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&             \

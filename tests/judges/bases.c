@@ -381,7 +381,7 @@ static void add_steady_teams(struct base *out, int *n) {
 /* Adds handwritten programs: sharded homes, replicas, pieces, all collectives. */
 static void add_texts(struct base *out, int *n) {
     static glob_t files; /* bases keep its names */
-    if (glob("tests/verify/proved_*.txt", 0, NULL, &files))
+    if (glob("tests/proof/verify/proved_*.txt", 0, NULL, &files))
         return;
     for (size_t f = 0; f < files.gl_pathc; f++)
         add_base(out, n, (struct base){.file = files.gl_pathv[f], .text = true}, MOST_INSTRUCTIONS);
@@ -426,7 +426,7 @@ static void add_drawn(struct base *out, int *n, int most) {
         struct base b = {.seed = (uint64_t)seed, .lanes = seed % 3};
         snprintf(set[seed], sizeof set[seed], "seed=%d", seed);
         if (seed % 4 < 2) {
-            b.file = "tests/schedules/random.lua";
+            b.file = "tests/papers/formulas/random.lua";
             b.set[b.nset++] = set[seed];
         } else
             b.tied = seed % 8 >= 6, b.sharded = seed % 4 == 3, b.rounds = seed % 3 > 0, b.host = seed % 5 < 3,

@@ -1,6 +1,6 @@
 /* Handmade programs of collectives alone, and the expected content of their arenas by the definitions in ops.h: a
  * reference that shares no code with the runtime. Used for ranks as threads and over TCP
- * (tests/unit/test_collectives.c) and over MPI (tests/mpi/collectives.c). */
+ * (tests/unit/test_collectives.c) and over MPI (tests/processes/mpi/collectives.c). */
 #ifndef PIANOLA_HAND_COLLECTIVES_H
 #define PIANOLA_HAND_COLLECTIVES_H
 #include "comm/pairwise.h"

@@ -15,7 +15,7 @@ ranks() { json "${@:2}" | sed -nE "s/^      \"$1\": ([^,]*),?$/\1/p;/error:/p" |
 field() { sed -nE "s/^  \"$1\": \"?([^,\"]*)\"?,?$/\1/p"; }
 
 # several_updates SCHEDULE: succeeds if stages are updated within a step, so that training differs from one rank's;
-# tests/pipedream_training checks such schedules.
+# tests/training/asynchronous checks such schedules.
 several_updates() { "$PIANOLA" show "$1" --format streams | grep -q '^updates '; }
 
 has_teams() { "$PIANOLA" show "$1" --format streams | grep -q '^team '; }

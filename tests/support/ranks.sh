@@ -41,10 +41,11 @@ rank_pid() { # K: the process of mpirun's rank K
     done
 }
 
-# stuck CALL FLAGS...: trains 1F1B in threads of one process; one never returns from that call (tests/faults/stuck.c).
+# stuck CALL FLAGS...: trains 1F1B in threads of one process; one never returns from that call
+# (tests/processes/faults/stuck.c).
 stuck() {
     forget
-    cc -shared -fPIC -fno-builtin -o "$room/stuck.so" tests/faults/stuck.c
+    cc -shared -fPIC -fno-builtin -o "$room/stuck.so" tests/processes/faults/stuck.c
     STUCK=$1 LD_PRELOAD=$room/stuck.so LIBXSMM_TARGET=sse timeout 30 "$PIANOLA" run schedules/1f1b.lua --flight "$room" \
         --steps 100000 --deadline 3 "${@:2}" >"$room/out0" 2>"$room/err0"
     codes=$?

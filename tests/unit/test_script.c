@@ -1,4 +1,4 @@
-/* Turns scripts into struct spec. The messages for wrong scripts are in tests/bad/. */
+/* Turns scripts into struct spec. The messages for wrong scripts are in tests/language/bad/. */
 #include "compiler.h"
 #include "script/script.h"
 #include <criterion/criterion.h>
@@ -531,7 +531,7 @@ Test(script, llama) {
         cr_assert(a->heads == (attention ? 6 : 0) && a->kv_heads == (attention ? 3 : 0), "layer %d", i);
         cr_assert_eq(a->rope, attention ? 10000 : 0);
     }
-    m = load("schedules/serial.lua", "tests/schedules/wide_heads.lua", NULL, "")->model;
+    m = load("schedules/serial.lua", "tests/papers/formulas/wide_heads.lua", NULL, "")->model;
     for (int i = 0; i < m->nlayers; i++)
         cr_assert(m->layer[i].config.attention.kv_heads == 0 && m->layer[i].config.attention.rope == 0,
                   "what a script leaves out");

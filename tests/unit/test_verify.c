@@ -126,7 +126,7 @@ static struct cost cost_of_needs(int batches, int many) {
     snprintf(b, sizeof b, "batches=%d", batches);
     snprintf(m, sizeof m, "many=%d", many);
     const char *set[] = {b, m};
-    struct script_args args = {.schedule = "tests/schedules/needs.lua", .set = set, .nset = 2};
+    struct script_args args = {.schedule = "tests/papers/formulas/needs.lua", .set = set, .nset = 2};
     struct spec *sp = script_load(&args);
     struct costs *costs = costs_make(sp);
     struct graph *g = graph_build(costs);

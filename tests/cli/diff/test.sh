@@ -1,0 +1,261 @@
+#!/usr/bin/env bash
+# Checks the `pianola diff` command: its arguments, output and exit codes, and its use as git's external diff.
+cd "$(dirname "$0")/../../.." || exit 2
+. tests/support/lib.sh
+PIANOLA=$(realpath "$PIANOLA")
+root=$PWD
+room=$(mktemp -d)
+trap 'rm -rf "$room"' EXIT
+
+# answers CODE ARGS...: expects the exit code; leaves stdout in out and stderr in err.
+answers() {
+    "$PIANOLA" diff "${@:2}" >"$room/out" 2>"$room/err" </dev/null
+    local code=$?
+    expect "diff ${*:2}: exit code ($(head -n 1 "$room/err"))" "$1" $code
+}
+# row NAME: prints that row of a table with single spaces.
+row() { sed -nE "s/^$1 +//p" "$room/out" | head -n "${2:-1}" | tail -n 1 | tr -s ' '; }
+
+# Any two forms of one schedule are the same: exit 0.
+A=generated/1f1b
+S=schedules/1f1b.lua
+"$PIANOLA" show $S --format torch-csv >"$room/1f1b.csv"
+"$PIANOLA" show $S --format torch-csv-comms >"$room/dumped"
+for x in $S $A $A/streams.txt $A/timeline.tsv "$room/1f1b.csv" "$room/dumped"; do
+    for y in $S $A $A/streams.txt $A/timeline.tsv "$room/1f1b.csv"; do
+        answers 0 $x $y
+        expect "$x and $y" 1 "$(grep -cx 'the same' "$room/out")"
+    done
+done
+
+# PyTorch's CSV, with or without communication, recognised by name or content, equals the schedule it was made from.
+for other in zb_h1 zbv; do
+    "$PIANOLA" show schedules/$other.lua --format torch-csv >"$room/$other.csv"
+    answers 1 $S schedules/$other.lua
+    tail -n +3 "$room/out" >"$room/scripts"
+    answers 1 "$room/dumped" "$room/$other.csv"
+    expect "$other: the files' names" "A $room/dumped B $room/$other.csv" "$(head -n 2 "$room/out" | paste -sd' ')"
+    expect "$other by scripts and by CSVs" "" "$(tail -n +3 "$room/out" | cmp - "$room/scripts" 2>&1)"
+done
+answers 1 "$room/1f1b.csv" $S -D workers=8
+expect "-D is for the script" 1 "$(grep -c '^makespan  *33 units  *45 units' "$room/out")"
+
+# 1F1B and ZB-H1 do the same work; ZB-H1 waits 6 units less for it (P=4, M=8: 33 and 27).
+answers 1 $S schedules/zb_h1.lua
+expect "makespan" "33 units 27 units -18.2 %" "$(row makespan)"
+expect "work" "24 24 =" "$(row work)"
+expect "dependency" "9 3 -6" "$(row dependency)"
+expect "the account's sum" "33 27 -6" "$(row makespan 2)"
+expect "backwards that are split" "/ rank 0 compute  0B0  is 0I0 and 0W0" "$(grep -A 1 '^32 backwards' "$room/out" | tail -n 1)"
+expect "and none is in one only" "" "$(grep ' only in [AB]' "$room/out")"
+answers 1 schedules/zb_h1.lua $S
+expect "turned: those that are one" "/ rank 0 compute  0I0  and 0W0 are 0B0" "$(grep -A 1 '^32 backwards' "$room/out" | tail -n 1)"
+answers 1 $S schedules/zb_h1.lua
+
+# Worked out by hand: with P = 2 and M = 1, F0 F1 B1 B0 run in a row; with latency 1, two messages lie between them.
+answers 0 schedules/gpipe.lua schedules/gpipe.lua -D workers=2 -D batches=1 -D latency=1 \
+    --cluster schedules/clusters/latency.lua
+expect "the same script twice is the same" "the same" "$(grep -o '^the same' "$room/out")"
+"$PIANOLA" compile schedules/gpipe.lua -D workers=2 -D batches=1 -o "$room/near"
+answers 1 "$room/near" schedules/gpipe.lua -D workers=2 -D batches=1 -D latency=1 --cluster schedules/clusters/latency.lua
+expect "work" "3 3 =" "$(row work)"
+expect "dependency" "3 3 =" "$(row dependency)"
+expect "link" "0 2 +2" "$(row link)"
+expect "the account's sum" "6 8 +2" "$(row makespan 2)"
+expect "messages that take longer" "0 1 -" "$(row RECV_F)"
+# With M = 2, rank 0 waits from 2 to 5. First rank 1 computes 1F1, which 0B0 does not need, and then 1B0.
+"$PIANOLA" compile schedules/gpipe.lua -D workers=2 -D batches=2 -o "$room/two"
+answers 1 "$room/near" "$room/two"
+expect "lane" "0 1 +1" "$(row lane)"
+expect "dependency" "3 2 -1" "$(row dependency)"
+
+# For reductions and updates of zero length, a timeline alone gives the same answer as the program.
+for x in hybrid chimera lpp; do
+    answers 1 generated/$x $A
+    known=$(row dependency)
+    answers 1 generated/$x/timeline.tsv $A
+    expect "$x: dependencies, by its timeline alone" "$known" "$(row dependency)"
+    expect "$x: and nothing is left over" "" "$(row other)"
+done
+
+# A malformed file may repeat a half of one backward many times; that takes no longer than any other repeated job.
+for op in I B; do
+    awk -v op=$op 'NR == 1 { print; for (i = 0; i < 60000; i++) print "0\tcompute\t" i "\t" i + 1 "\t" op "\t0\t0\t\t\tF" }' \
+        $A/timeline.tsv >"$room/$op.tsv"
+done
+timeout 5 "$PIANOLA" diff "$room/I.tsv" "$room/B.tsv" >"$room/out"
+expect "60,000 halves of one backward" 1 $?
+awk 'NR == 1 { print "step\t" $0 } NR == 2 { print "1\t0\tcompute\t0\t1\tF\t2147483647\t0\t\t\ts" }' $A/timeline.tsv >"$room/far.tsv"
+cut -f 1-9 $A/timeline.tsv >"$room/old.tsv" # as written before the column had a unit
+answers 0 "$room/old.tsv" $A/timeline.tsv
+expect "a side without a unit" "A names no unit; its times are taken as units, as B's are" "$(grep 'names no unit' "$room/out")"
+answers 2 "$room/old.tsv" "$room/far.tsv" --fit "$room/none.lua"
+expect "a stage beyond all others" "pianola: error: --fit: $room/far.tsv has a row of stage 2147483647, but 1 operations only" \
+    "$(cat "$room/err")"
+
+# A measurement has the prediction's operations, and the table compares the durations of each kind.
+awk -F'\t' -v OFS='\t' 'NR > 1 { $3 = 1.5 * $3; $4 = 1.5 * $4 } { print }' $A/timeline.tsv >"$room/slow.tsv"
+answers 1 $A "$room/slow.tsv"
+expect "bias and spread" "64 96 1.5 (1.5 .. 1.5)" "$(row "B ")"
+expect "bias and spread" "32 48 1.5 (1.5 .. 1.5)" "$(row F)"
+
+# The program's own waits explain a measurement of that program; stretching it stretches every account.
+for x in fsdp lpp cuckoo v_min dualpipev; do
+    awk -F'\t' -v OFS='\t' 'NR > 1 { $3 = 2 * $3; $4 = 2 * $4 } { print }' generated/$x/timeline.tsv >"$room/slow.tsv"
+    answers 1 generated/$x "$room/slow.tsv" --json
+    expect "$x, stretched: accounts that are not" "" "$(sed -n '/"work"/,/"other"/p' "$room/out" | tr -d ',"' |
+        awk '$6 != 2 * $4 || /other/ && $4 > 0')"
+done
+
+# Swapping the two sides gives the same figures with opposite signs.
+answers 1 schedules/zb_h1.lua $S
+expect "dependency, turned" "3 9 +6" "$(row dependency)"
+
+# Only the order changed. Streams have no times, and a timeline has no memory.
+answers 1 $A/streams.txt generated/gpipe/streams.txt
+expect "reordered" "~ rank 0 compute 0B0 after 0F7 (was after 0F3)" "$(grep -m 1 '^~' "$room/out" | tr -s ' ')"
+expect "no times in streams" "" "$(row makespan)"
+answers 1 $A generated/gpipe/timeline.tsv
+expect "no memory in a timeline" "8 B ? ?" "$(row peak_bytes)"
+
+# A stage moved to another rank, with everything that belongs to it.
+cat >"$room/place.lua" <<'END'
+local p = params { swap = 0 }
+local function at(s) return p.swap == 1 and 1 - s or s end
+return schedule { workers = 2, stages = 2, batches = 3,
+    w = function(s, b, d) return at(s), at(s) end, n = backward_first }
+END
+"$PIANOLA" compile "$room/place.lua" -o "$room/straight"
+answers 1 "$room/straight" "$room/place.lua" -D swap=1
+expect "moved" "> rank 0 compute 0F0 to rank 1 compute" "$(grep -m 1 '^>' "$room/out" | tr -s ' ')"
+expect "moved: all jobs and updates" 14 "$(grep -c '^>' "$room/out")"
+
+# One job that takes a unit longer is the only root, and the table counts everything it delayed.
+sed 's/^0\tcompute\t\([0-9.]*\)\t\([0-9.]*\)\tB\t0\t7/0\tcompute\t\1\t34\tB\t0\t7/; s/^0\tcompute\t33\t33\tU/0\tcompute\t34\t34\tU/' \
+    $A/timeline.tsv >"$room/late.tsv"
+answers 1 $A/timeline.tsv "$room/late.tsv"
+expect "one root" "d rank 0 0B7 ends +1 units; critical; pushed 1" "$(sed -n '/^Roots: 1,/{n;p}' "$room/out" | tr -s ' ')"
+expect "its duration" "d rank 0 compute 0B7 2 -> 3 units" "$(grep -m 1 '^d rank' "$room/out" | tr -s ' ')"
+expect "work" "24 25 +1" "$(row work)"
+
+# Only the memory offsets differ.
+sed 's/^F 0 1 \(.*\) wait(.*/F 0 1 \1/' $A/streams.txt >"$room/rewired.txt"
+answers 1 $A/streams.txt "$room/rewired.txt"
+expect "rewired" 1 "$(grep -c 'not all operands, waits or places in memory' "$room/out")"
+
+# Limits.
+answers 0 $S schedules/zb_h1.lua --fail-on makespan:+0,bubble:+0
+answers 1 $S schedules/zb_h1.lua --fail-on peak_bytes:+12%
+answers 0 $S schedules/zb_h1.lua --fail-on makespan:+0,peak_bytes:+13%
+answers 1 schedules/zb_h1.lua $S --fail-on peak_bytes:+0,makespan:+22%
+expect "which limit" "pianola: makespan:+22%: 27 in A, 33 in B" "$(cat "$room/err")"
+
+# JSON for programs, Markdown for people; a pipe gets the same bytes each time.
+answers 1 $S schedules/zb_h1.lua --json
+expect "json" '    "makespan": { "a": 33, "b": 27, "delta": -6 },' "$(grep '"makespan"' "$room/out")"
+expect "json: all that are split" 32 "$(sed -n '/"split"/,/^  \]/p' "$room/out" | grep -cE '"op": "([0-9]B[0-9])".*"is": \["[0-9]I[0-9]", "[0-9]W[0-9]"\]')"
+expect "json: none is only in B" '  "only_b": [],' "$(grep '"only_b"' "$room/out")"
+cp "$room/out" "$room/before"
+answers 1 $S schedules/zb_h1.lua --json
+expect "the same bytes" "" "$(cmp "$room/before" "$room/out")"
+answers 1 $S schedules/zb_h1.lua --markdown
+expect "markdown" "| makespan | 33 units | 27 units | -18.2 % |" "$(grep -m 1 '^| makespan' "$room/out")"
+
+# Errors exit with 2 and say what is wrong and where.
+trouble() { # WANTED ARGS...
+    answers 2 "${@:2}"
+    expect "diff ${*:2}" "pianola: error: $1" "$(head -n 1 "$room/err")"
+    expect "diff ${*:2}: stdout, but for an error as JSON" "" "$(case " ${*:2} " in *" --json "*) grep -v '^{"schema": 1, "error": ' ;; *) cat ;; esac <"$room/out")"
+}
+trouble "\`diff\` needs two: A and B, each a script, PyTorch's CSV, a compiled folder, streams.txt or a timeline; see \`pianola help diff\`" $S
+trouble "$room/none: No such file or directory" $S "$room/none"
+printf '0F0,,0B0\n0F1,0B1' >"$room/twice.csv"
+answers 2 $S "$room/twice.csv"
+expect "a CSV that cannot run" "$room/twice.csv:2: error: row 2, column 1: stage 0 is rank 0's, by row 1: a stage belongs to one rank" \
+    "$(head -n 1 "$room/err")"
+trouble "-: expected streams or a timeline; a schedule is read from a file only" $S -
+trouble "-: A and B cannot both be read from stdin" - -
+trouble "$room: neither streams.txt nor timeline.0.tsv is in this folder: it was neither compiled nor measured" $S "$room"
+trouble "--model is for scripts, and neither of the two is one" $A generated/gpipe --model schedules/models/gpt.lua
+trouble "--lanes is for scripts, and neither of the two is one" $A generated/gpipe --lanes peer
+trouble "two things would be written to stdout: name another file for one" $S $S --fit - --json
+trouble "two things would be written to $room/twin: name another file for one" $S $S --fit "$room/twin" --svg "$room/twin"
+trouble "--json and --markdown exclude each other" $S $S --json --markdown
+trouble "-D swap=1: no script here has this parameter" $A $S -D swap=1
+trouble "--fail-on speed: expected makespan, bubble, peak_bytes, bytes_sent or operations" $S $S --fail-on speed:+1
+trouble "--fail-on makespan:2: expected what B may have more than A, as in makespan:+2% or makespan:+0" \
+    $S $S --fail-on makespan:2
+trouble "--fail-on makespan: one of the two has no such figure: streams have no times, timelines no memory" \
+    $S $A/streams.txt --fail-on makespan:+0
+trouble "the times of $A are in F, those of $S in FLOP; a cluster's \`flops\` makes them seconds" \
+    $A $S --model schedules/models/gpt.lua
+sed 's/F$/s/' $A/timeline.tsv >"$room/seconds.tsv"
+trouble "the times of $A/timeline.tsv are in F, those of $room/seconds.tsv in s; a cluster's \`flops\` makes them seconds" \
+    $A/timeline.tsv "$room/seconds.tsv"
+cp -R $A "$room/torn"
+sed -i '5s/F\t0\t3/F\t0\t9/' "$room/torn/timeline.tsv"
+trouble "$room/torn/timeline.tsv:5: this row is no instruction of the program, which has 0F3 on rank 0 there; compile both again" \
+    "$room/torn" $A
+
+# git: a hunk of streams.txt names its rank and lane, and a moved operation is one - and one +. As git's external diff,
+# the command prints what changed.
+cd "$room" || exit 2
+mkdir repository && cd repository || exit 2
+git init -q . && git config user.name t && git config user.email t@t && git config core.pager cat
+cp "$root/.gitattributes" .
+eval "$(sed -n 's/^#   \(git config .*\)/\1/p' .gitattributes)"
+cp -R "$root/$A" 1f1b
+git add -A && git commit -qm one
+awk '/^F 2 5 /{ held = $0; next } { print } /^B 2 4 /{ print held }' "$root/$A/streams.txt" >1f1b/streams.txt
+git diff -U1 >"$room/out"
+expect "one moved operation" "-F 2 5 +F 2 5" "$(grep -E '^[-+][A-Z]' "$room/out" | grep -oE '^.[A-Z]+ [0-9]+ [0-9]+' | paste -sd' ')"
+expect "the hunk's name" "rank 2 lane compute" "$(grep -m 1 '^@@' "$room/out" | sed 's/.*@@ //')"
+GIT_EXTERNAL_DIFF="$PIANOLA diff --git" git diff >"$room/out" 2>&1
+expect "git's external diff" 0 $?
+expect "git's external diff names the file" "diff --pianola a/1f1b/streams.txt b/1f1b/streams.txt" "$(head -n 1 "$room/out")"
+expect "git's external diff says what changed" "~ rank 2 compute 2F5" "$(grep -m 1 '^~' "$room/out" | tr -s ' ' | cut -d' ' -f1-5)"
+for option in --json --markdown "--fail-on makespan:+0" "--fit x" "--svg x" "--html x"; do
+    expect "--git $option" "pianola: error: --git prints the text, for git: it goes with none of --json, --markdown, --fail-on, --fit, --svg, --html" \
+        "$("$PIANOLA" diff --git a "$root/$A/streams.txt" b c 1f1b/streams.txt d e $option 2>&1 >/dev/null)"
+done
+expect "--git -D" "pianola: error: --git: -D is for scripts, which git compares as text" \
+    "$("$PIANOLA" diff --git a "$root/$A/streams.txt" b c 1f1b/streams.txt d e -D workers=2 2>&1)"
+git checkout -q 1f1b && sed -i '5s/^/<<<<<<< /' 1f1b/streams.txt # a conflict
+GIT_EXTERNAL_DIFF="$PIANOLA diff --git" git diff >"$room/out" 2>&1
+expect "git's external diff of what cannot be read: as text" "0 -F 0 1 +<<<<<<< F 0 1" \
+    "$? $(grep -oE '^[-+](<+ )?F 0 [0-9]' "$room/out" | paste -sd' ')"
+git checkout -q 1f1b && echo note >>1f1b/report.json && rm 1f1b/timeline.tsv
+GIT_EXTERNAL_DIFF="$PIANOLA diff --git" git diff >"$room/out" 2>&1
+expect "another file, and one that is gone" 0 $?
+expect "another file" "+note" "$(grep '^+note' "$room/out")"
+expect "one that is gone" "+++ b/1f1b/timeline.tsv" "$(grep '^+++ .*tsv' "$room/out")"
+# ---- updates that are jobs ----
+
+cd "$root" || exit 2
+P=schedules/pipedream.lua
+"$PIANOLA" diff $P $P -D batches=2400 >"$room/out"
+expect "PipeDream and itself" "0 the same" "$? $(sed -n 5p "$room/out")"
+"$PIANOLA" diff $P schedules/pipedream_naive.lua -D batches=2400 >"$room/out"
+expect "PipeDream and without weight stashing" "1 they differ; 30 only in A, 33 read another version" "$? $(sed -n 5p "$room/out")"
+expect "a job of another version" "v rank 0 compute  0B5  reads v5 instead of v2" "$(grep 0B5 "$room/out")"
+expect "the copies that are not kept go by their versions" "- rank 0 compute  COPY 0#8" "$(grep 'COPY 0#8' "$room/out")"
+"$PIANOLA" diff $P schedules/pipedream_naive.lua -D batches=2400 --json >"$room/json"
+expect "JSON of versions" '33 {"op": "0B1", "rank": 0, "lane": "compute", "a": 0, "b": 1}' "$(python3 -c 'import json, sys
+d = json.load(open(sys.argv[1]))
+print(len(d["reread"]), json.dumps(d["reread"][0]))' "$room/json")"
+# The length of a step counts, even if the programs write out the same part of it.
+for n in 1200 2400; do "$PIANOLA" show $P -D batches=$n --format streams >"$room/$n"; done
+"$PIANOLA" diff "$room/1200" "$room/2400" >"$room/out"
+expect "steps of other lengths" "1 period 4 times 298 in A, 4 times 598 in B|they differ" "$? $(sed -n '5,6p' "$room/out" | paste -sd'|')"
+expect "and how much of each is written out" "B writes out 12 of a step's 2400 microbatches; its times and counts are of these" \
+    "$(sed -n 4p "$room/out")"
+expect "PipeDream and 2BW" "updates 1 1 1 1 in A, 4 4 4 4 in B" \
+    "$("$PIANOLA" diff $P schedules/pipedream_2bw.lua -D batches=2400 | grep '^updates')"
+# One version changed by hand: a job declares another version than it reads.
+sed 's/^B 0 5 v2 /B 0 5 v4 /' "$room/2400" >"$room/v4"
+expect "by hand" "v rank 0 compute  0B5  reads v4 instead of v2" "$("$PIANOLA" diff "$room/2400" "$room/v4" | grep '^v')"
+# A timeline does not number copies and gradients, so they match in order.
+"$PIANOLA" compile $P -D batches=2400 -o "$room/p" 2>/dev/null
+"$PIANOLA" diff "$room/p/streams.txt" "$room/p/timeline.tsv" >"$room/out"
+expect "a program and its timeline" "the same" "$(grep -o '^the same' "$room/out")"
+finish

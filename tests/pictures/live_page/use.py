@@ -1,0 +1,657 @@
+"""Uses the page as a person does, in a real browser: use.py PAGE FOLDER [PART...]. Screenshots go to FOLDER. Compares
+what the page shows with the native program, PIANOLA. Prints `N passed, M failed`."""
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import time
+
+from browser import Browser
+
+page, folder = os.path.abspath(sys.argv[1]), sys.argv[2]
+native = os.environ.get("PIANOLA", "build/pianola")
+passed = failed = 0
+b = Browser()
+
+
+def expect(what, wanted, got):
+    global passed, failed
+    if wanted == got:
+        passed += 1
+    else:
+        failed += 1
+        if isinstance(wanted, list) and isinstance(got, list):  # from the first difference on
+            same = next((i for i, pair in enumerate(zip(wanted, got)) if pair[0] != pair[1]), min(len(wanted), len(got)))
+            wanted, got = [len(wanted), *wanted[same:same + 4]], [len(got), *got[same:same + 4]]
+        print(f"{what}: expected {wanted!r:.400}, got {got!r:.400}", flush=True)
+
+
+def run(*args, code=0):
+    done = subprocess.run([native, *args], capture_output=True, text=True)
+    assert done.returncode == code, (args, done.stderr)
+    return done.stdout
+
+
+def text(name):
+    return b.value(f"document.getElementById('{name}').textContent")
+
+
+def count(what="whole"):
+    return int(b.value(f"document.body.dataset.{what} || 0"))
+
+
+def after(act, what="whole", seconds=20):
+    """Returns whether the page shows something new after an act (with `failed`, an error), and nothing runs any more."""
+    before = count(what)
+    act()
+    came = b.wait(f"Number(document.body.dataset.{what} || 0) > {before}", seconds)
+    time.sleep(0.25)  # allows for a later answer to the same act
+    return came
+
+
+def choose(name, value):
+    b.value(f"(s => {{ s.value = '{value}'; for (const e of ['input', 'change']) s.dispatchEvent(new Event(e, {{ bubbles: true }})); }})(document.getElementById('{name}'))")
+
+
+def script(kind="schedule"):
+    return b.value(f"document.querySelector('#script-{kind} textarea').value")
+
+
+def open_page(link=""):
+    b.open("file://" + page + link)
+    return b.wait("document.body.dataset.whole")
+
+
+def share_it():
+    b.value("document.getElementById('share').click()")
+    return b.wait("location.hash.length > 20 && document.getElementById('share').textContent.startsWith('Link')")
+
+
+def tab(name):
+    b.value(f"document.getElementById('tab-{name}').click()")
+
+
+def ops():
+    """Returns the titles of the operations in the picture, in order."""
+    return b.value("[...document.getElementById('picture').shadowRoot.querySelectorAll('.o title')].map(t => t.textContent)")
+
+
+def titles(*args):
+    return re.findall(r'<rect class="o[^>]*><title>([^<]*)', run("show", *args, "--format", "svg"))
+
+
+def start():
+    expect("the page starts", True, open_page())
+    expect("the verdict", True, text("verdict").startswith("Proved"))
+    expect("the picture is the native one", titles("schedules/1f1b.lua"), ops())
+    expect("the report", True, text("report-text").strip() in run("show", "schedules/1f1b.lua", "--ascii", "--width", "120"))
+
+
+def pick():
+    expect("a schedule from the list is shown", True, after(lambda: choose("schedule", "schedules/zbv.lua")))
+    expect("its picture", titles("schedules/zbv.lua"), ops())
+    with open("schedules/zbv.lua") as file:
+        expect("its script", file.read(), script())
+    expect("all schedules are in the list", len(json.loads(run("compare", "schedules/1f1b.lua", "--json"))["schedules"]) > 0 and
+           len([f for f in os.listdir("schedules") if f.endswith(".lua") and not f.endswith(".d.lua")]),
+           b.value("document.getElementById('schedule').options.length"))
+
+
+def drag():
+    after(lambda: choose("schedule", "schedules/zbv.lua"))
+    x, y, w, h = b.box("document.querySelector('#controls [aria-label=batches]')")
+    shown = count("shown")
+    b.drag(x + 12, y + h / 2, x + w * 0.6, y + h / 2, 12)
+    b.wait(f"Number(document.body.dataset.shown) > {shown}")
+    b.wait("document.getElementById('caption').textContent.includes(document.getElementById('p-batches').value + ' microbatches')")
+    b.wait("document.body.dataset.whole === document.body.dataset.shown && document.getElementById('running').hidden")
+    batches = b.value("document.getElementById('p-batches').value")
+    expect("a dragged slider changes the number", True, batches != "8" and batches.isdigit())
+    expect("and the picture", titles("schedules/zbv.lua", "-D", "batches=" + batches), ops())
+    expect("and the command line", f"pianola show schedules/zbv.lua -D batches={batches}", text("command"))
+
+    b.value("document.querySelector('#controls [aria-label=batches]').focus()")
+    expect("arrow keys change it", True, after(lambda: [b.press("ArrowRight") for _ in range(3)]))
+    expect("by one each", str(int(batches) + 3), b.value("document.getElementById('p-batches').value"))
+
+
+def machines():
+    after(lambda: choose("schedule", "schedules/zbv.lua"))
+    expect("a model", True, after(lambda: choose("model", "schedules/models/gpt.lua")))
+    expect("a cluster", True, after(lambda: choose("cluster", "schedules/clusters/nodes.lua")))
+    b.value("document.getElementById('p-devices').focus(); document.getElementById('p-devices').select()")
+    expect("a cluster's parameter, typed", True, after(lambda: b.type("2")))
+    batches = b.value("document.getElementById('p-batches').value")
+    expect("as the command line says", titles("schedules/zbv.lua", "-D", f"batches={batches}", "-D", "devices=2", "--model",
+                                              "schedules/models/gpt.lua", "--cluster", "schedules/clusters/nodes.lua"), ops())
+    after(lambda: choose("model", ""))
+    after(lambda: choose("cluster", "schedules/clusters/latency.lua"))
+    b.value("document.getElementById('p-memory').focus(); document.getElementById('p-memory').select()")
+    expect("too little memory", True, after(lambda: b.type("6"), "failed"))
+    expect("is what the verdict says", True, re.fullmatch(r"Error: rank \d needs \d+ bytes, \d+ more than the cluster's memory of 6", text("verdict")) is not None)
+    after(lambda: choose("cluster", ""))
+
+    # Links have seconds, but jobs have no speed: one click sets what the error asks for.
+    after(lambda: choose("model", "schedules/models/gpt.lua"))
+    after(lambda: choose("cluster", "schedules/clusters/latency.lua"))
+    expect("large figures have a unit to read", True, " GFLOP" in text("figures"))
+    b.value("document.getElementById('p-latency').focus(); document.getElementById('p-latency').select()")
+    expect("latency without flops is an error", True, after(lambda: b.type("1e-5"), "failed"))
+    expect("whose line is one click away", "Go to line 8", text("go"))
+    tab("schedule")
+    b.value("document.getElementById('go').click()")
+    expect("in its tab", True, b.value("document.activeElement === document.querySelector('#script-cluster textarea')"))
+    expect("at its line", script("cluster").split("\n")[7], b.value("(a => a.value.slice(a.selectionStart).split('\\n')[0])(document.activeElement)"))
+    expect("and so is its mending", (True, "Set flops = 1e14"), (after(lambda: b.value("document.getElementById('mend').click()")), text("mend")))
+    expect("as on the command line", True, "-D latency=1e-5 -D flops=1e14" in text("command"))
+    expect("both have sliders", 2, b.value("document.querySelectorAll('#controls [aria-label=latency], #controls [aria-label=flops]').length"))
+    expect("and short numbers", "1e14", b.value("document.getElementById('p-flops').value"))
+    tab("compare")
+    expect("a plot's axis has its unit", True, b.wait("[...document.querySelectorAll('#plot .end')].length > 1 && [...document.querySelectorAll('#plot .end')].every(t => / [mu]?s$/.test(t.textContent))"))
+    tab("report")
+    after(lambda: choose("cluster", ""))
+    after(lambda: choose("model", ""))
+
+    open_page()  # a default that depends on another parameter follows, in the same field, since the user may be in it
+    b.value("window.field = document.getElementById('p-stages'); document.getElementById('p-workers').focus(); document.getElementById('p-workers').select()")
+    after(lambda: b.type("12"))
+    expect("a default follows", "12", b.value("document.getElementById('p-stages').value"))
+    expect("in the same field", True, b.value("document.getElementById('p-stages') === window.field"))
+
+
+def others():
+    """The model and the cluster are text to edit, too, and the compiler's options are controls."""
+    open_page()
+    expect("no model, no tab", True, b.value("document.getElementById('tab-model').disabled"))
+    after(lambda: choose("model", "schedules/models/gpt.lua"))
+    after(lambda: choose("cluster", "schedules/clusters/nodes.lua"))
+    tab("cluster")
+    with open("schedules/clusters/nodes.lua") as file:
+        expect("the cluster's script", file.read(), script("cluster"))
+    at = script("cluster").index("devices = 8,")
+    b.value(f"(a => {{ a.focus(); a.setSelectionRange({at}, {at + 12}); }})(document.querySelector('#script-cluster textarea'))")
+    expect("is edited", True, after(lambda: b.type("devices = 2,")))
+    machine = ["schedules/1f1b.lua", "--model", "schedules/models/gpt.lua", "--cluster", "schedules/clusters/nodes.lua"]
+    expect("as with that parameter", titles(*machine, "-D", "devices=2"), ops())
+    expect("which its tab says", [False, False, True], b.value("['schedule', 'model', 'cluster'].map(k => document.getElementById('tab-' + k).classList.contains('edited'))"))
+    tab("model")
+    b.value("(a => { a.focus(); a.setSelectionRange(0, 0); })(document.querySelector('#script-model textarea'))")
+    expect("an error in the model", True, after(lambda: b.type("oops()\n"), "failed"))
+    expect("is said to be there", "Error in line 1 of the model", text("verdict"))
+    expect("and marked there", ["1"], b.value("[...document.querySelectorAll('#script-model .lines b')].map(e => e.textContent)"))
+    tab("schedule")
+    expect("and at its tab", [False, True, False], b.value("['schedule', 'model', 'cluster'].map(k => document.getElementById('tab-' + k).classList.contains('bad'))"))
+    tab("model")
+    b.value("document.querySelector('#script-model textarea').focus()")
+    expect("undone", True, after(lambda: b.press("z", ctrl=True)))
+    expect("to the byte", [False, False], b.value("['edited', 'bad'].map(c => document.getElementById('tab-model').classList.contains(c))"))
+
+    expect("what is seldom set is folded", True, b.value("!document.getElementById('p---lanes').closest('details').open"))
+    b.value("document.getElementById('p---lanes').closest('details').querySelector('summary').click()")
+    choose("p---lanes", "peer")
+    choose("p---recompute", "true")
+    b.value("document.getElementById('p---memory').focus(); document.getElementById('p---memory').select()")
+    expect("options are set", True, after(lambda: b.type("least")))
+    options = ["--lanes", "peer", "--recompute", "--memory", "least"]
+    expect("on the command line", "pianola show schedules/1f1b.lua --lanes peer --recompute --memory least --model schedules/models/gpt.lua --cluster schedules/clusters/nodes.lua", text("command"))
+    expect("and in the picture", titles(*machine, "-D", "devices=2", *options), ops())
+    expect("options say what they do", True, "per edge" in b.value("document.getElementById('p---lanes').closest('.param').title"))
+    shown, line = ops(), text("command")
+    share_it()
+    expect("a link has all of it", True, open_page(b.value("location.hash")))
+    expect("its picture", shown, ops())
+    expect("its command line", line, text("command"))
+    after(lambda: choose("cluster", ""))
+    expect("a cluster that goes takes its tab along", ["true", True], b.value("[document.getElementById('tab-schedule').getAttribute('aria-selected'), document.getElementById('tab-cluster').disabled]"))
+
+
+def edit():
+    open_page()
+    whole = script()
+    at = whole.index("batches = p.batches")
+    b.value(f"(a => {{ a.focus(); a.setSelectionRange({at}, {at + 7}); }})(document.querySelector('#script-schedule textarea'))")
+    expect("a misspelt field is an error", True, after(lambda: b.type("batchs"), "failed"))
+    line = whole[:at].count("\n") + 1
+    expect("in its line", f"Error in line {line}", text("verdict"))
+    expect("with the compiler's suggestion", True, "did you mean 'batches'?" in text("error"))
+    expect("which the editor marks", [str(line)], b.value("[...document.querySelectorAll('#script-schedule .lines b')].map(e => e.textContent)"))
+    expect("and says in the line", True, "did you mean" in b.value("(e => e ? e.textContent : '')(document.querySelector('#script-schedule .marked b'))"))
+    expect("the last picture stays, faint", True, b.value("document.body.classList.contains('stale')"))
+    expect("undo takes it back", True, after(lambda: b.press("z", ctrl=True)))
+    expect("to the byte", whole, script())
+    expect("and the error is gone", False, b.value("!document.getElementById('error').hidden"))
+
+    b.value("(a => { a.focus(); a.setSelectionRange(0, 0); })(document.querySelector('#script-schedule textarea'))")
+    b.type("oldest_")
+    expect("names are completed", True, b.value("document.querySelector('#script-schedule .names').textContent.includes('oldest_batch_first')"))
+    b.press("Enter")
+    expect("by Enter", True, script().startswith("oldest_batch_first"))
+    for _ in range(8):
+        if script() == whole:
+            break
+        b.press("z", ctrl=True)
+    expect("and undone", whole, script())
+    b.press("Tab")
+    expect("Tab indents", "  " + whole, script())
+    b.press("z", ctrl=True)
+    b.press("Escape")
+    b.press("Tab")
+    expect("Escape, then Tab, leaves", False, b.value("document.activeElement.tagName === 'TEXTAREA'"))
+    expect("and indents nothing", whole, script())
+    b.wait("!document.body.classList.contains('stale')")
+
+
+def keys():
+    """Every control can be reached with Tab, and shows that it has the focus."""
+    b.value("document.body.tabIndex = -1; document.body.focus(); document.body.removeAttribute('tabindex')")
+    seen, unseen = [], []
+    for _ in range(60):
+        b.press("Tab")
+        if b.value("document.activeElement.tagName === 'TEXTAREA'"):
+            b.press("Escape")
+        name = b.value("(e => e.id || e.getAttribute('aria-label') || e.tagName)(document.activeElement)")
+        if seen and name == seen[0]:
+            break
+        seen.append(name)
+        if not b.value("(e => { const s = getComputedStyle(e), p = e.closest('.editor'); return e === document.body || s.outlineStyle !== 'none' || p !== null; })(document.activeElement)"):
+            unseen.append(name)
+    wanted = ["split", "schedule", "model", "cluster", "pin", "share", "download", "theme", "p-batches", "picture", "tab-report"]
+    expect("Tab reaches all", [], [name for name in wanted if name not in seen])
+    expect("focus is visible", [], unseen)
+    b.value("document.getElementById('picture').focus()")
+    b.press(".")
+    b.press(".")
+    expect("the keyboard explains operations", True, "forward of stage" in text("info"))
+    expect("every field has a name", [], b.value("[...document.querySelectorAll('input, select, textarea, button')].filter(e => !(e.labels && e.labels.length || e.getAttribute('aria-label') || e.textContent.trim())).map(e => e.outerHTML)"))
+
+
+def drawn():
+    """Returns the colours, lanes and messages of the picture, as `show` draws them."""
+    fills = lambda svg: re.findall(r'<(?:rect|path) class="[om][^>]*?(?: fill="([^"]*)"| d="([^"]*)")', svg)
+    shown = "document.getElementById('picture').shadowRoot.querySelector('svg').innerHTML"
+    open_page()
+    after(lambda: choose("schedule", "schedules/zbv.lua"))
+    after(lambda: choose("cluster", "schedules/clusters/latency.lua"))
+    b.value("document.getElementById('p-bandwidth').focus(); document.getElementById('p-bandwidth').select()")
+    after(lambda: b.type("4"))
+    after(lambda: choose("by", "stage"))
+    line = ["schedules/zbv.lua", "-D", "bandwidth=4", "--cluster", "schedules/clusters/latency.lua", "--color-by", "stage"]
+    expect("colours by stage", fills(run("show", *line, "--format", "html")), fills(b.value(shown)))
+    expect("on the command line", "pianola show " + " ".join(line), text("command"))
+    after(lambda: b.value("document.getElementById('lanes').click()"))
+    after(lambda: b.value("document.getElementById('sends').click()"))
+    line += ["--with", "lanes,sends"]
+    expect("lanes and messages", fills(run("show", *line, "--format", "svg")), fills(b.value(shown)))
+    choose("download", "Picture (SVG)")
+    expect("and in downloads", run("show", *line, "--format", "svg").encode(), b.downloaded("zbv.svg"))
+    choose("download", "Timeline (TSV)")
+    expect("of pictures", run("show", *line[:5], "--format", "tsv").encode(), b.downloaded("zbv.tsv"))
+    share_it()
+    open_page(b.value("location.hash"))
+    expect("a link has them", ("pianola show " + " ".join(line), "stage", True), (text("command"), b.value("document.getElementById('by').value"), b.value("document.getElementById('lanes').checked")))
+
+
+def split():
+    open_page()
+    x, y, w, h = b.box("document.getElementById('split')")
+    wide = b.box("document.getElementById('script-schedule')")[2]
+    b.drag(x + w / 2, y + 300, x + w / 2 + 200, y + 300)
+    expect("the line beside the editor is dragged", True, abs(b.box("document.getElementById('script-schedule')")[2] - wide - 200) < 3)
+    b.press("ArrowLeft")
+    expect("and moved by keys", True, 160 < b.box("document.getElementById('script-schedule')")[2] - wide < 190)
+    b.press("Home")
+    expect("and goes back", wide, b.box("document.getElementById('script-schedule')")[2])
+
+
+def hover():
+    open_page()
+    b.wait("document.getElementById('picture').shadowRoot.querySelector('[data-p]')")
+    x, y, w, h = b.box("[...document.getElementById('picture').shadowRoot.querySelectorAll('[data-p]')].find(e => e.dataset.p.includes(':'))")
+    b.mouse("mouseMoved", x + w / 2, y + h / 2)
+    expect("an operation says what it needs, by which message", True, b.wait("/needs .*, by .*from rank/.test(document.getElementById('info').textContent)", 5))
+    before = b.value("document.getElementById('picture').shadowRoot.querySelector('svg').getAttribute('viewBox')")
+    b.mouse("mouseWheel", x + w / 2, y + h / 2, deltaX=0, deltaY=-300)
+    expect("the wheel zooms", True, b.wait(f"document.getElementById('picture').shadowRoot.querySelector('svg').getAttribute('viewBox') !== '{before}'", 5))
+    b.value("document.getElementById('picture').focus()")
+    b.press("0")
+    expect("0 shows all", True, b.wait(f"document.getElementById('picture').shadowRoot.querySelector('svg').getAttribute('viewBox') === '{before}'", 5))
+
+
+def streams():
+    tab("streams")
+    expect("streams are the native ones", run("show", "schedules/1f1b.lua", "--format", "streams").strip(),
+           b.value("document.querySelector('#program textarea').value").strip())
+    expect("they are proved", True, b.wait("document.getElementById('claim').textContent.startsWith('Proved')"))
+    with open("tests/proof/verify/refuted_serial_two_ranks.txt") as file:
+        wrong = file.read()
+    b.value("(a => { a.focus(); a.select(); })(document.querySelector('#program textarea'))")
+    b.type(wrong)
+    expect("a broken order is refuted", True, b.wait("document.getElementById('claim').textContent === 'Refuted: serial deadlock'"))
+    why = json.loads(run("verify", "tests/proof/verify/refuted_serial_two_ranks.txt", "--json", code=1))["why"]
+    expect("with the counterexample", why, text("why"))
+    expect("whose lines are marked", ["11", "33"], b.value("[...document.querySelectorAll('#program .lines b')].map(e => e.textContent)"))
+    b.value("document.getElementById('restore').click()")
+    expect("the way back", True, b.wait("document.getElementById('claim').textContent.startsWith('Proved')"))
+
+    # A missing wait: two accesses that nothing orders. The picture marks both.
+    whole = b.value("document.querySelector('#program textarea').value")
+    lines = whole.split("\n")
+    at = next(i for i, l in enumerate(lines) if l.startswith("B 0 0") and "wait(RECV_B 1 0 from 1)" in l)
+    begin = sum(len(l) + 1 for l in lines[:at]) + lines[at].index(" wait(")
+    b.value(f"(a => {{ a.focus(); a.setSelectionRange({begin}, {begin + len(' wait(RECV_B 1 0 from 1)')}); }})(document.querySelector('#program textarea'))")
+    b.press("Backspace")
+    expect("a missing wait is refuted", True, b.wait("document.getElementById('claim').textContent.startsWith('Refuted')"))
+    expect("and marked in the picture", True, b.value("[...document.getElementById('picture').shadowRoot.querySelectorAll('.o.bad title')].some(t => t.textContent.startsWith('0B0:'))"))
+    expect("the page's verdict says so", "Edited streams refuted: races", text("verdict"))
+    choose("download", "Streams")
+    wrong = b.value("document.querySelector('#program textarea').value")
+    expect("streams are downloaded as edited", wrong.encode(), b.downloaded("1f1b.streams.txt"))
+    expect("other costs, the same streams: edits stay", True, after(lambda: choose("cluster", "schedules/clusters/latency.lua")))
+    expect("and what they are", True, b.wait("document.getElementById('verdict').textContent === 'Edited streams refuted: races'"))
+    expect("to the byte", wrong, b.value("document.querySelector('#program textarea').value"))
+    after(lambda: choose("cluster", ""))
+    b.value("document.getElementById('restore').click()")
+    expect("marks go", True, b.wait("document.getElementById('picture').shadowRoot.querySelectorAll('.bad').length === 0"))
+
+    # A collective is not in the picture, but a flag at the job before it is. What is out of sight is scrolled into
+    # view.
+    after(lambda: choose("schedule", "schedules/fsdp.lua"))
+    b.wait("document.getElementById('claim').textContent.startsWith('Proved')")
+    whole = b.value("document.querySelector('#program textarea').value")
+    at = whole.index(" wait(B 2 0)", whole.index("REDUCE_SCATTER 2"))
+    b.value("document.querySelector('#bar [data-zoom=\"0.8\"]').click(); for (let i = 0; i < 9; i++) document.querySelector('#bar [data-zoom=\"0.8\"]').click()")
+    b.value("(s => { s.value = 1000; s.dispatchEvent(new Event('input')); })(document.querySelector('#bar input'))")
+    b.value(f"(a => {{ a.focus(); a.setSelectionRange({at}, {at + len(' wait(B 2 0)')}); }})(document.querySelector('#program textarea'))")
+    b.press("Backspace")
+    expect("a race with a collective", True, b.wait("document.getElementById('claim').textContent.startsWith('Refuted: races')"))
+    flag = b.value("(e => e ? e.textContent : '')(document.getElementById('picture').shadowRoot.querySelector('.flag'))")
+    expect("is flagged", True, flag.startswith(("ALL_GATHER", "REDUCE_SCATTER")) and f": {flag} " in text("why"))
+    expect("in sight", True, b.wait("""(root => { const [x, , w] = root.querySelector('svg').getAttribute('viewBox').split(' ').map(Number), e = root.querySelector('.o.bad');
+      return e && Number(e.getAttribute('x')) >= x && Number(e.getAttribute('x')) < x + w; })(document.getElementById('picture').shadowRoot)""", 3))
+
+    # Two collectives in another order than in the rest of the group: both flags.
+    after(lambda: choose("schedule", "schedules/gpipe.lua"))
+    after(lambda: choose("schedule", "schedules/fsdp.lua"))
+    b.wait("document.getElementById('claim').textContent.startsWith('Proved')")
+    lines = b.value("document.querySelector('#program textarea').value").split("\n")
+    first, second = [i for i, line in enumerate(lines) if line.startswith("REDUCE_SCATTER")][:2]
+    lines[first], lines[second] = lines[second], lines[first]
+    b.value("(a => { a.focus(); a.select(); })(document.querySelector('#program textarea'))")
+    b.type("\n".join(lines))
+    expect("a deadlock of collectives", True, b.wait("document.getElementById('claim').textContent === 'Refuted: serial deadlock'"))
+    expect("has a flag for each", ["REDUCE_SCATTER 2", "REDUCE_SCATTER 3"], b.value("[...document.getElementById('picture').shadowRoot.querySelectorAll('.flag')].map(e => e.textContent).sort()"))
+
+    # A job of a team, named as in the streams.
+    after(lambda: choose("schedule", "schedules/dp_tp_pp.lua"))
+    b.wait("document.getElementById('claim').textContent.startsWith('Proved')")
+    whole = b.value("document.querySelector('#program textarea').value")
+    at = whole.index(" wait(RECV_B 1.0 0 from 2)")
+    b.value(f"(a => {{ a.focus(); a.setSelectionRange({at}, {at + len(' wait(RECV_B 1.0 0 from 2)')}); }})(document.querySelector('#program textarea'))")
+    b.press("Backspace")
+    expect("a race of a team's job is marked", True, b.wait("[...document.getElementById('picture').shadowRoot.querySelectorAll('.o.bad title')].some(t => t.textContent.startsWith('0.0B0:'))"))
+    tab("report")
+    after(lambda: choose("schedule", "schedules/1f1b.lua"))
+    tab("streams")
+
+
+def share():
+    open_page()
+    edited = "-- mine: ü → ✓\n" + script()
+    b.value("(a => { a.focus(); a.setSelectionRange(0, 0); })(document.querySelector('#script-schedule textarea'))")
+    after(lambda: b.type("-- mine: ü → ✓\n"))
+    b.value("document.getElementById('p-workers').focus(); document.getElementById('p-workers').select()")
+    after(lambda: b.type("6"))
+    b.value("document.getElementById('p-stages').focus(); document.getElementById('p-stages').select()")
+    after(lambda: b.type("6"))
+    after(lambda: choose("cluster", "schedules/clusters/latency.lua"))
+    b.value("document.getElementById('p-latency').focus(); document.getElementById('p-latency').select()")
+    after(lambda: b.type("0.5"))
+    expect("sharing makes a link", True, share_it())
+    link, picture, line = b.value("location.hash"), ops(), text("command")
+    expect("of letters that links may have", True, all(c.isalnum() or c in "-_" for c in link[1:]))
+    expect("the link opens", True, open_page(link))
+    expect("the script", edited, script())
+    expect("the command line", line, text("command"))
+    expect("the picture", picture, ops())
+    expect("a broken link, too", True, open_page("#AAAA"))
+    expect("and is called so", (True, "This link holds no schedule"), (text("verdict").startswith("Proved"), text("note")[:27]))
+    open_page(link[:len(link) // 2])
+    expect("one that was cut, too", "This link holds no schedule", text("note")[:27])
+    after(lambda: choose("schedule", "schedules/gpipe.lua"))
+    expect("until the next change", True, b.value("document.getElementById('note').hidden"))
+
+    # A link comes from somebody else: everything in it is treated as plain text.
+    name = '<img src=x onerror=window.harm=1>'
+    with open("schedules/1f1b.lua") as file:
+        given = f'local q = params {{ ["{name}"] = 3 }}\n' + file.read()
+    open_page(b.value(f"linkOf({{ path: {{ schedule: {json.dumps(f'schedules/{name}.lua')} }}, text: {{ schedule: {json.dumps(given)} }}, set: {{}} }})"))
+    for part in ("streams", "compare", "report"):
+        tab(part)
+        time.sleep(0.3)
+    expect("a name is text", (0, True), (b.value("document.images.length"), name in text("controls") and name in text("caption")))
+    expect("and what is none does not run", True, b.value("""new Promise(done => { const e = document.createElement('div'); e.innerHTML = '<p onclick="window.harm = 1">'; e.firstChild.click(); setTimeout(() => done(window.harm === undefined), 50); })"""))
+    b.problems = [p for p in b.problems if "inline event handler" not in p]
+
+    # The address follows every change, so that a reload loses nothing.
+    open_page()
+    expect("nothing changed, nothing to remember", "", b.value("location.hash"))
+    b.value("(a => { a.focus(); a.setSelectionRange(0, 0); })(document.querySelector('#script-schedule textarea'))")
+    after(lambda: b.type("-- mine\n"))
+    expect("the address has an edit", True, b.wait("location.hash.length > 20"))
+    b.value("window.old = true")
+    b.call("Page.reload")
+    b.wait("!window.old && document.body && document.body.dataset.whole")
+    expect("which a reload keeps", True, script().startswith("-- mine\n"))
+    b.value("(a => { a.focus(); a.setSelectionRange(0, 8); })(document.querySelector('#script-schedule textarea'))")
+    after(lambda: b.press("Backspace"))
+    expect("and forgets when it is undone", True, b.wait("location.hash === ''"))
+
+
+def pinned():
+    open_page()
+    after(lambda: choose("schedule", "schedules/gpipe.lua"))
+    b.value("document.getElementById('pin').click()")
+    after(lambda: choose("schedule", "schedules/1f1b.lua"))
+    expect("A and B differ", True, b.wait("document.getElementById('diff-text').textContent.includes('22 reordered')"))
+    mine, theirs = text("diff-text").split("\n"), run("diff", "schedules/gpipe.lua", "schedules/1f1b.lua", "--ascii", code=1).split("\n")
+    expect("as the native program says", theirs[2:], mine[2:len(theirs)] if len(mine) >= len(theirs) else mine[2:] + [""])
+    expect("on one time axis", True, b.wait("document.getElementById('diff-picture').shadowRoot.querySelectorAll('.o').length > 60"))
+    b.picture(os.path.join(folder, "diff.png"))
+    b.value("document.getElementById('pin').click()")
+    expect("A can be let go", "Pin A", text("pin"))
+
+
+def compare():
+    open_page()
+    tab("compare")
+    expect("schedules are compared", True, b.wait("document.querySelectorAll('#table tbody tr').length > 5"))
+    rows = dict(b.value("[...document.querySelectorAll('#table tbody tr')].map(r => [r.cells[0].textContent, r.cells[2].textContent])"))
+    real = json.loads(run("compare", "schedules/1f1b.lua", *["schedules/" + n + ".lua" for n in rows if n != "1f1b"], "--json"))
+    expect("with the native figures", {s["schedule"]: f"{100 * s['bubble']:.1f} %" for s in real["schedules"]}, rows)
+    expect("and plotted", len(rows), b.value("document.querySelectorAll('#plot circle').length"))
+    b.picture(os.path.join(folder, "compare.png"))
+    b.value("document.querySelector('#choose [data-all=\"\"]').click()")
+    expect("none but this one", True, b.wait("document.querySelectorAll('#table tbody tr').length === 1"))
+    b.value("document.querySelector('#choices input[value=\"schedules/zbv.lua\"]').click()")
+    expect("and one more, at once", True, b.wait("document.querySelectorAll('#table tbody tr').length === 2"))
+    expect("a row opens its schedule", True, after(lambda: b.value("document.querySelector('#table [data-open=zbv]').click()")))
+    expect("which is then this one", ("zbv", "zbv"), (b.value("document.title.split(' ')[0]"), b.value("(r => r ? r.cells[0].textContent : '')(document.querySelector('#table tr.now'))")))
+    tab("compare")
+    b.value("document.querySelector('#choose [data-all=\"1\"]').click()")
+    expect("all of them, with why some are left out", True, b.wait("document.querySelectorAll('#table tbody tr').length > 20 && document.querySelectorAll('#table .hint').length > 0"))
+    tab("report")
+
+
+def heavy():
+    open_page()
+    whole = script()
+    b.value("(a => { a.focus(); a.setSelectionRange(0, 0); })(document.querySelector('#script-schedule textarea'))")
+    expect("a script that never ends is stopped", True, after(lambda: b.type("while true do end\n"), "failed", 60))
+    expect("by the compiler", True, "does this loop end?" in text("error"))
+    b.press("z", ctrl=True)
+    b.wait("!document.body.classList.contains('stale')")
+    expect("undone", whole, script())
+
+    b.type("while true do end\n")
+    expect("a heavy one shows that it runs", True, b.wait("!document.getElementById('running').hidden", 5))
+    b.value("document.getElementById('cancel').click()")
+    expect("and is cancelled by the button", "Cancelled", text("verdict"))
+    expect("at once", True, b.value("document.getElementById('running').hidden"))
+    expect("and for good", False, b.wait(f"Number(document.body.dataset.failed) > {count('failed')}", 4))
+    b.press("z", ctrl=True)
+    b.wait("document.getElementById('verdict').textContent.startsWith('Proved')")
+    b.type("while true do end\n")
+    b.wait("!document.getElementById('running').hidden", 5)
+    shown, stopped, begin = count("shown"), count("failed"), time.monotonic()
+    b.press("z", ctrl=True)
+    expect("and by an edit", True, b.wait(f"Number(document.body.dataset.shown) > {shown}"))
+    print(f"a heavy script gives way to an edit in {time.monotonic() - begin:.2f} s")
+    expect("which does not wait for its end", stopped, count("failed"))
+
+
+def download():
+    open_page()
+    for name, end, format in (("Picture (SVG)", "1f1b.svg", "svg"), ("Streams", "1f1b.streams.txt", "streams"), ("Timeline (TSV)", "1f1b.tsv", "tsv"),
+                              ("Trace for Chrome, Perfetto", "1f1b.trace.json", "chrome"), ("PyTorch’s schedule (CSV)", "1f1b.csv", "torch-csv")):
+        choose("download", name)
+        expect(f"download: {name}", run("show", "schedules/1f1b.lua", "--format", format).encode(), b.downloaded(end))
+    choose("download", "Picture (PNG)")
+    png, svg = b.downloaded("1f1b.png"), run("show", "schedules/1f1b.lua", "--format", "svg")
+    width = float(svg.split('width="')[1].split('"')[0])
+    expect("download: PNG, twice as large", (b"\x89PNG", int(2 * width)), (png[:4], struct.unpack(">I", png[16:20])[0] if png else 0))
+
+
+# The operations, with names, that the window shows of the picture. In the overview, those of a colour are one path.
+shown_now = """(root => { const [x, , w] = root.querySelector('svg').getAttribute('viewBox').split(' ').map(Number), values = e => ['class', 'x', 'y', 'width', 'height', 'fill'].map(a => e.getAttribute(a));
+  const one = e => (e.tagName === 'path' ? [...e.getAttribute('d').matchAll(/M([\\d.]+) ([\\d.]+)h([\\d.]+)v([\\d.]+)/g)].map(m => [e.getAttribute('class'), m[1], m[2], m[3], m[4], e.getAttribute('fill')]) : [values(e)]);
+  return [...root.querySelectorAll('.o, .n')].flatMap(one).filter(v => Number(v[1]) >= x && Number(v[1]) <= x + w).map(v => v.join(' ')).sort(); })(document.getElementById('picture').shadowRoot)"""
+
+from_change_to_frame = """new Promise(resolve => {
+  const field = document.getElementById('p-batches'), begin = performance.now();
+  new MutationObserver((changes, observer) => {
+    observer.disconnect();
+    requestAnimationFrame(() => setTimeout(() => { resolve(performance.now() - begin); }));
+  }).observe(document.body, { attributeFilter: ['data-shown'] });
+  field.value = %d;
+  field.dispatchEvent(new Event('input', { bubbles: true }));
+})"""
+
+
+def large():
+    """Checks 10^4 jobs: only what is in sight is drawn, and the page stays responsive."""
+    open_page()
+    b.value("document.getElementById('p-workers').focus(); document.getElementById('p-workers').select()")
+    b.type("8")
+    b.value("document.getElementById('p-stages').focus(); document.getElementById('p-stages').select()")
+    after(lambda: b.type("8"))
+    time.sleep(1)
+    took = []
+    for i in range(9):
+        took.append(b.value(from_change_to_frame % (620 + i)))
+        glanced, elements = b.value(shown_now), b.value("document.getElementById('picture').shadowRoot.querySelectorAll('*').length")
+        b.wait("document.body.dataset.whole === document.body.dataset.shown")
+        time.sleep(0.5)
+    took.sort()
+    expect("at first glance in few elements", True, elements < 400)
+    expect("at first glance as later", b.value(shown_now), glanced)
+    expect("which is something", True, len(glanced) > 500)
+    print(f"10^4 jobs: from a change to the frame that shows it {took[4]:.0f} ms, the fastest of 9 {took[0]:.0f} ms, the slowest {took[8]:.0f} ms")
+    expect("all of them shown", True, b.wait("document.getElementById('caption').textContent.includes('628 microbatches')", 5))
+    b.value("window.worst = 0; (function tick(last) { requestAnimationFrame(now => { window.worst = Math.max(window.worst, now - last); tick(now); }); })(performance.now())")
+    b.value("document.getElementById('p-batches').focus(); document.getElementById('p-batches').select()")
+    begin = time.monotonic()
+    b.type("625")
+    expect("10^4 jobs", True, b.wait("document.getElementById('caption').textContent.includes('625 microbatches')", 30))
+    took = time.monotonic() - begin
+    time.sleep(0.1)
+    time.sleep(0.3)
+    print(f"10^4 jobs: shown in {took:.2f} s, {text('verdict')}, {b.value('document.getElementById(`verdict`).title')}, longest frame {b.value('Math.round(window.worst)')} ms")
+    b.wait("document.body.dataset.whole === document.body.dataset.shown")
+    elements = b.value("document.getElementById('picture').shadowRoot.querySelectorAll('*').length")
+    expect("few elements at once", True, 500 < elements < 20000)
+    expect("then with titles", True, b.wait("document.getElementById('picture').shadowRoot.querySelectorAll('.o title').length > 100", 5))
+    first = ops()[0]
+    b.value("(s => { s.value = 900; s.dispatchEvent(new Event('input')); })(document.querySelector('#bar input'))")
+    expect("the rest is there, further on", True, b.wait(f"![...document.getElementById('picture').shadowRoot.querySelectorAll('.o title')].some(t => t.textContent === {json.dumps(first)})", 5))
+
+
+def looks():
+    open_page()
+    b.value("document.getElementById('p-workers').focus(); document.getElementById('p-workers').select()")
+    after(lambda: b.type("40"))
+    expect("of many ranks a part is in sight, and it says so", True, b.wait("document.querySelector('#bar span').textContent.includes('% of the height')"))
+    x, y, w, h = b.box("document.getElementById('picture')")
+    there = "(root => { const r = root.elementFromPoint(%f, %f); return r && r.getAttribute('class') === null ? 'row' + r.getAttribute('y') : r && r.getAttribute('y'); })(document.getElementById('picture').shadowRoot)" % (x + w * 0.6, y + h * 0.7)
+    row = b.value(there)
+    b.mouse("mouseWheel", x + w * 0.6, y + h * 0.7, deltaX=0, deltaY=-200)
+    time.sleep(0.3)
+    expect("what is under the mouse stays there as the wheel zooms", (True, row), (row is not None, b.value(there)))
+    b.value("document.querySelector('#bar [data-zoom=all]').click()")
+    expect("and all by a button", True, b.wait("""document.querySelector('#bar span').textContent === '' && (svg => { const [, , w, h] = svg.getAttribute('viewBox').split(' ').map(Number), last = [...svg.querySelectorAll('text.l')].pop();
+      return w > 0 && Number(last.getAttribute('y')) < h; })(document.getElementById('picture').shadowRoot.querySelector('svg'))""", 3))
+    open_page()
+    tab('report')
+    for width, height in ((400, 850), (1000, 800), (1800, 1000)):
+        for dark in (False, True):
+            b.size(width, height, dark)
+            time.sleep(0.3)
+            expect(f"nothing sticks out at {width}", True, b.value(f"document.documentElement.scrollWidth <= {width}"))
+            b.picture(os.path.join(folder, f"{width}{'-dark' if dark else ''}.png"))
+    b.size(400, 850)
+    b.value("(a => { a.focus(); a.setSelectionRange(0, 0); })(document.querySelector('#script-schedule textarea'))")
+    after(lambda: b.type("oops()\n"), "failed")
+    b.value("scrollTo(0, 0); document.getElementById('go').click()")
+    expect("on a phone, too, an error's line is a tap away", True, b.wait("(r => r.top > 0 && r.bottom < 850)(document.querySelector('#script-schedule textarea').getBoundingClientRect())", 3))
+    open_page()
+    b.size(1400, 900)
+    # WCAG 2.1, 1.4.3: text has a contrast of at least 4.5; computed from the colours that the browser resolves.
+    contrast = """(theme => { document.documentElement.dataset.theme = theme; const s = getComputedStyle(document.documentElement);
+      const lum = name => { const h = s.getPropertyValue(name).trim().slice(1), f = h.length === 3 ? [...h].map(c => c + c) : h.match(/../g);
+        const [r, g, b] = f.map(c => parseInt(c, 16) / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+      const ratio = (a, b) => { const [x, y] = [lum(a), lum(b)].sort((p, q) => q - p); return (x + 0.05) / (y + 0.05); };
+      return [['--ink', '--paper'], ['--faint', '--back'], ['--faint', '--paper'], ['--good', '--goodback'], ['--alarm', '--badback'], ['--word', '--paper'],
+        ['--string', '--paper'], ['--number', '--paper'], ['--comment', '--paper'], ['--known', '--paper']].filter(p => ratio(...p) < 4.5).map(p => p.join(' on ')); })"""
+    expect("contrast, light", [], b.value(contrast + "('light')"))
+    expect("contrast, dark", [], b.value(contrast + "('dark')"))
+    choose("theme", "dark")
+    b.call("Page.reload")
+    time.sleep(0.3)
+    b.wait("document.body && document.body.dataset.whole")
+    expect("a choice of colours is remembered", "dark", b.value("document.documentElement.dataset.theme"))
+    choose("theme", "")
+    expect("until it is taken back", "", b.value("document.documentElement.dataset.theme"))
+    b.printed(os.path.join(folder, "print.pdf"))
+    after(lambda: choose("schedule", "schedules/gpipe.lua"))
+    b.value("document.getElementById('p-workers').focus(); document.getElementById('p-workers').select()")
+    after(lambda: b.type("64"))
+    b.printed(os.path.join(folder, "print64.pdf"))
+    with open(os.path.join(folder, "print64.pdf"), "rb") as file:
+        expect("64 ranks print on one page", 1, len(re.findall(rb"/Type\s*/Page\b", file.read())))
+    open_page()
+    b.call("Emulation.setEmulatedMedia", media="print")
+    b.value("dispatchEvent(new Event('beforeprint'))")
+    b.picture(os.path.join(folder, "print.png"))
+    expect("printed: the picture and its caption alone", ["picture", "caption"], b.value("['picture', 'caption', 'script-schedule', 'controls', 'schedule', 'verdict', 'info', 'report-text', 'tabs'].filter(name => document.getElementById(name).getBoundingClientRect().height > 0)"))
+    b.value("dispatchEvent(new Event('afterprint'))")
+    b.call("Emulation.setEmulatedMedia", media="")
+
+
+parts = (start, pick, drag, machines, others, edit, keys, drawn, split, hover, streams, share, pinned, compare, heavy, download, large, looks)
+try:
+    b.size(1400, 900)
+    open_page()
+    for part in parts:
+        if len(sys.argv) == 3 or part.__name__ in sys.argv[3:]:
+            part()
+    expect("no errors in the console", [], b.problems)
+    expect("no request to anywhere", [], [url for url in b.requests if not url.startswith("file://" + page)])
+    expect("which its policy forbids", True, b.value("""new Promise(done => {
+      addEventListener('securitypolicyviolation', () => done(true));
+      fetch('http://127.0.0.1:9/').catch(() => setTimeout(() => done(false), 500)); })"""))
+finally:
+    b.close()
+print(f"{passed} passed, {failed} failed")
+sys.exit(failed > 0)

@@ -1,0 +1,225 @@
+#!/usr/bin/env bash
+# Checks pictures of timelines, and the grid's optional parts, through the real command: the jobs and times of
+# timeline.tsv, the same bytes for the same input, and pages without external files. Pictures are also rendered, and a
+# page is opened in a browser and queried.
+cd "$(dirname "$0")/../../.." || exit 2
+. tests/support/lib.sh
+room=$(mktemp -d)
+trap 'rm -rf "$room"' EXIT
+. tests/support/pictures.sh
+L="--cluster schedules/clusters/latency.lua"
+show() { "$PIANOLA" show "$@"; }
+
+# jobs FILE: prints each job's rank, name, start and end, from tooltips and from coordinates, sorted.
+jobs() { # FILE SCALE
+    sed -nE 's/^<rect class="o[^>]* x="([^"]*)" y="([^"]*)" width="([^"]*)".*<title>([0-9]+[FRIBW][0-9]+): .*; rank ([0-9]+); ([^ ]*) to ([^ ]*) .*/\5 \4 \6 \7 \1 \3/p' "$1"
+}
+rows() { # of timeline.tsv
+    awk -F '\t' '$2 == "compute" && $5 ~ /^[FRIBW]$/ { print $1, $6 $5 $7, $3, $4 }'
+}
+for args in "schedules/1f1b.lua" "schedules/dualpipe.lua" "schedules/zbv.lua -D workers=8 -D batches=16" "schedules/2bp.lua --recompute" \
+    "schedules/1f1b.lua -D workers=64 -D batches=64" "schedules/fsdp.lua $L -D bandwidth=2"; do
+    show $args --format svg >"$room/a.svg"
+    show $args --format svg >"$room/b.svg"
+    show $args --format html >"$room/a.html"
+    expect "$args: the same bytes twice" "" "$(cmp "$room/a.svg" "$room/b.svg" 2>&1)"
+    for file in a.svg a.html; do
+        expect "$args, $file: jobs and times are the timeline's" "" \
+            "$(diff <(jobs "$room/$file" | cut -d' ' -f1-4 | sort) <(show $args --format tsv | rows | sort) | head -n 3)"
+        # x = 64 + scale * start; the first job that starts after 0 gives the scale
+        expect "$args, $file: where the times say" "" "$(jobs "$room/$file" | awk '
+            { if (!scale) scale = $6 / ($4 - $3); x = 64 + scale * $3; w = scale * ($4 - $3) }
+            ($5 - x) ^ 2 > 0.2 || ($6 - w) ^ 2 > 0.01 { print; exit }')"
+    done
+    expect "$args: nothing from the network" "http://www.w3.org/2000/svg" \
+        "$(grep -ohE '(https?:)?//[a-z][^"]*\.[^" ]*' "$room/a.html" "$room/a.svg" | sed 's/^\/\/.*//' | sort -u | grep .)"
+    well_formed "$args" "$room/a.svg"
+    as_png "$args" "$room/a.svg"
+done
+
+# Many ranks. Equal ranks share a row, others have one each, and many rows are low. Every rank's jobs, times and peak
+# memory are still shown.
+each() { # prints the ranks of each title, one per line, each followed by the rest of the title
+    sed -nE 's/^(<g|<rect|<path)[^>]*><title>//p' "$1" | sed 's/<\/title.*//' | awk '
+        match($0, /ranks? [0-9][0-9–, ]*/) {
+            n = split(substr($0, RSTART + 5, RLENGTH - 5), part, /s? |, /)
+            for (i = 1; i <= n; i++) {
+                if (part[i] !~ /^[0-9]/) continue
+                m = split(part[i], run, "–")
+                for (r = run[1]; r <= run[m] + 0; r++) print r "|" $0
+            }
+        }'
+}
+cat >"$room/strided.lua" <<'P'
+-- Teams that others follow in another order: member i of stage s is rank s + 8 ((i + s) mod 4).
+local function team(s) local own = {} for i = 0, 3 do own[i + 1] = s + 8 * ((i + s) % 4) end return own end
+return schedule { workers = 32, stages = 8, batches = 4, w = function(s, b, d) return team(s), team(s) end, n = backward_first }
+P
+cat >"$room/homes.lua" <<'P'
+-- Ranks 10 to 19 compute nothing; 10 to 14 have weights, of one stage each, 15 to 19 of two.
+return schedule { workers = 20, stages = 30, batches = 4, n = backward_first,
+  w = function(s, b, d) return s < 5 and 10 + s or s < 15 and 15 + s % 5 or s % 10, s % 10 end }
+P
+while IFS='|' read -r rows low team args; do
+    show $args --format svg >"$room/a.svg"
+    show $args --format html >"$room/a.html"
+    for file in a.svg a.html; do
+        each "$room/$file" >"$room/each"
+        expect "$args, $file: every rank's jobs, at their times" "" "$(sed -nE 's/^([0-9]+)\|([0-9]+)(\.[0-9]+)?([FRIBW])([0-9]+): .*; ([^ ;]*) to ([^ ]*) .*/\1 \2\4\5 \6 \7/p' \
+            "$room/each" | sort | diff - <(show $args --format tsv | awk -F '\t' -v OFS='\t' -v team=$team 'NR > 1 { $6 = int($6 / team) } 1' | rows | sort) | head -n 3)"
+        expect "$args, $file: every rank's peak" "$(ranks peak_bytes $args)" "$(sed -nE 's/^([0-9]+)\|.*of a plan of ([0-9]+) B$/\1 \2/p' "$room/each" |
+            sort -n | cut -d' ' -f2 | paste -sd,)"
+        expect "$args, $file: rows" "$rows" "$(grep -cE '^<text class="l( s)?" [^>]*>ranks? ' "$room/$file")"
+        expect "$args, $file: low" "$low" "$(grep -c '^<g class="f">' "$room/$file")"
+    done
+    expect "$args: at most 25 high per row" yes "$(sed -nE '1s/.*height="([0-9.]+)".*/\1/p' "$room/a.svg" |
+        awk -v rows=$rows -v low=$low '{ print $1 <= 120 + rows * (low ? 25 : 57) ? "yes" : $1 }')"
+    # Highlights the inputs of an operation; each message among them is an arrow.
+    grep -oE ' (id|data-p)="[^"]*"' "$room/a.html" | tr -d ' "' >"$room/links"
+    sed -n 's/^id=o//p' "$room/links" | sort >"$room/drawn"
+    expect "$args: what is needed is drawn" "" "$(sed -n 's/^data-p=//p' <(grep -oE ' data-p="[^"]*"' "$room/a.html" | sed 's/^ //; s/"//g') |
+        tr ' ' '\n' | sed 's/:.*//' | grep -v '\.-1$' | sort -u | comm -23 - "$room/drawn" | head -n 3)"
+    expect "$args: each message needed has an arrow" "" "$(grep -oE ' data-p="[^"]*"' "$room/a.html" | tr ' "' '\n\n' | sed -n 's/.*:/id=m/p' | sort -u |
+        comm -23 - <(sort "$room/links") | head -n 3)"
+    well_formed "$args" "$room/a.svg"
+done <<P
+64|64|1|schedules/1f1b.lua -D workers=64 -D batches=64
+32|32|2|schedules/dp_tp_pp.lua -D workers=64 -D batches=32
+8|0|8|schedules/1f1b.lua -D workers=8 -D batches=4 -D tensor=8
+8|0|4|$room/strided.lua
+12|0|1|$room/homes.lua
+16|0|1|schedules/1f1b.lua -D workers=16 -D batches=4
+16|0|2|schedules/1f1b.lua -D workers=8 -D batches=4 -D tensor=2
+17|17|1|schedules/1f1b.lua -D workers=17 -D batches=4
+P
+expect "labels" "ranks 0, 8, …,ranks 1, 9, …,ranks 2, 10, …,ranks 3, 11, …" "$(show "$room/strided.lua" --format svg |
+    sed -nE 's/^<text class="l s".*>(ranks .*)<.*/\1/p' | head -n 4 | paste -sd,)"
+show schedules/1f1b.lua -D workers=8 -D batches=4 -D tensor=8 --format svg --with lanes >"$room/a.svg"
+expect "lanes are each rank's own" 64 "$(grep -c '^<text class="l" .*>rank ' "$room/a.svg")"
+# Folded bands last as long as the grid's bars of that height, in eighths of the largest plan. An F takes 1.
+show schedules/1f1b.lua -D workers=17 -D batches=4 --format svg >"$room/a.svg"
+unit=$(sed -nE 's/^<rect class="o.* width="([0-9.]+)".*<title>0F0:.*/\1/p' "$room/a.svg")
+sed -nE 's/^<g class="f"><title>(rank [0-9]+):.*<\/title>(.*)<\/g>/\1\2/p' "$room/a.svg" | sed 's/<path fill-opacity="/\n/g; s/"[^"]*d="/ /g; s/[MHvZ]/ /g' |
+    awk -v unit="$unit" '/^rank/ { rank = $2; next } { t = 0; for (i = 2; i + 4 <= NF; i += 5) t += $(i + 2) - $i; printf "%d %d %.0f\n", rank, $1 * 8, t / unit }' |
+    sort >"$room/folded"
+# A unit is three columns of the grid.
+show schedules/1f1b.lua -D workers=17 -D batches=4 --with memory --width 1000 | sed -nE 's/^(rank [0-9]+) .*/\1/p; s/^ memory +//p' |
+    sed 's/ /0/g; s/▁/1/g; s/▂/2/g; s/▃/3/g; s/▄/4/g; s/▅/5/g; s/▆/6/g; s/▇/7/g; s/█/8/g; s/^rank0/rank /' | awk '
+        /^rank/ { rank = $2; next }
+        { n = split($0, bar, ""); split("", t); for (i = 1; i <= n; i++) t[bar[i]]++; for (b in t) if (b > 0) print rank, b, t[b] / 3 }' | sort >"$room/bars"
+expect "folded: as the grid's bars" "" "$(diff "$room/bars" "$room/folded" | head -n 5)"
+
+# Memory: tests/papers/figures checks 1F1B's live activations; here, the peaks of the curves equal the plan's.
+expect "1f1b: memory at most" "7 B of 7 B,8 B of 8 B,7 B of 7 B,5 B of 5 B" "$(show schedules/1f1b.lua --format svg |
+    sed -nE 's/.*at most (.*) in use, of a plan of (.*)<\/title.*/\1 of \2/p' | paste -sd,)"
+cat >"$room/limit.lua" <<'L'
+return cluster { memory = 9 }
+L
+limits() { show schedules/1f1b.lua --cluster "$room/limit.lua" --format svg | grep -c "the limit:$1"; }
+expect "a limit under each rank" "4 4" "$(limits " 9 B") $(limits "")"
+expect "and none without" 0 "$(show schedules/1f1b.lua --format svg | grep -c 'limit')"
+
+# Messages as arrows: a page has them hidden, a picture only on request.
+arrows() { show schedules/1f1b.lua "$@" | grep -c '^<path class="m"'; }
+expect "arrows" "0 48 48" "$(arrows --format svg) $(arrows --format svg --with sends) $(arrows --format html)"
+expect "hidden" "1 0" "$(show schedules/1f1b.lua --format html | grep -c '^\.m .*display: none') \
+$(show schedules/1f1b.lua --format html --with sends | grep -c '^\.m .*display: none')"
+expect "an arrow's tooltip" "act(0,0), 1 B, from rank 0 to rank 1; 1 to 3 units" "$(show schedules/1f1b.lua $L -D latency=2 \
+    --format svg --with sends | sed -nE 's/.*<title>(act\(0,0\), .*)<\/title.*/\1/p')"
+
+# Lanes show every message that takes time, once on each side.
+expect "lanes" "$(show schedules/1f1b.lua $L -D bandwidth=2 --format tsv | grep -cE 'SEND|RECV')" \
+    "$(show schedules/1f1b.lua $L -D bandwidth=2 --format svg --with lanes | grep -cE '^<rect class="o.*<title>(SEND|RECV)')"
+
+expect "a large group's lane" "group of 8" "$(show schedules/ddp.lua $L -D bandwidth=2 --ascii --with lanes | sed -nE '3s/ ([^.]*[^. ]) .*/\1/p')"
+expect "a large group's lanes, of both kinds" "gather of 8 group of 8" \
+    "$(show schedules/fsdp.lua $L -D bandwidth=2 --with lanes --format svg | grep -oE '>(gather|group) [^<]*' | sort -u | tr -d '>' | paste -sd' ')"
+
+# Colours: one per kind, microbatch or stage, as requested.
+colors() { show schedules/interleaved.lua -D batches=4 --format svg "$@" | grep '^<rect class="o' | grep -oE 'fill="#[0-9a-f]*"' | sort -u | wc -l; }
+expect "colours by op, mb, stage" "2 8 16" "$(colors) $(colors --color-by mb) $(colors --color-by stage)"
+expect "Okabe and Ito's" "#0072b2 #009e73" "$(show schedules/1f1b.lua --format svg | sed -nE 's/^<rect class="o[^#]*(#[0-9a-f]*).*/\1/p' | sort -u | paste -sd' ')"
+
+# A part of the time shows exactly the jobs that overlap it.
+expect "from 3 to 6" "0B0 1B0 1B1 1F1" "$(show schedules/1f1b.lua -D workers=2 -D batches=2 --format svg --from 3 --to 6 |
+    sed -nE 's/.*<title>([0-9][FB][0-9]):.*/\1/p' | LC_ALL=C sort | paste -sd' ')"
+expect "the grid, from 3 to 6" "time    3|rank 0   . B0---|rank 1  B0 F1 B1" "$(show schedules/1f1b.lua -D workers=2 -D batches=2 --ascii \
+    --from 3 --to 6 | head -n 3 | paste -sd'|')"
+
+# The grid with every option. A message takes 1, as an F does.
+cat >"$room/grid" <<'G'
+time     0              5              10
+rank 0   F0 F1  .  .  .  . B0---  . B1---
+ path    ^^^                        ^^^^^^
+ send 1   . F0 F1  .  .  .  .  .  .  .  .
+ recv 1   .  .  .  .  . B0  .  . B1  .  .
+ memory  666999888666666888888888666666666
+rank 1    .  . F0 B0--- F1 B1---  .  .  .
+ path          ^^^^^^^^^^^^^^^^^^
+ send 0   .  .  .  .  . B0  .  . B1  .  .
+ recv 0   . F0 F1  .  .  .  .  .  .  .  .
+ memory  333555888888888888666666555333333
+
+         F forward   B full backward   . idle
+         1 cell = 1 unit; the numbers are microbatches
+         memory in use: 9 is 6 B, the largest plan
+         ^ on the critical path
+G
+grid() { show schedules/1f1b.lua -D workers=2 -D batches=2 $L -D bandwidth=1 --with lanes,memory,path "$@"; }
+expect "the grid with lanes, memory and path" "" "$(diff "$room/grid" <(grid --ascii | head -n 16))"
+expect "and not in ASCII alone" "$(sed -n '3s/\^/▔/gp' "$room/grid")| memory  ▆▆▆███▇▇▇▆▆▆▆▆▆▇▇▇▇▇▇▇▇▇▆▆▆▆▆▆▆▆▆" \
+    "$(grid | sed -n '3p;6p' | paste -sd'|')"
+grounds() { show schedules/1f1b.lua --color always "$@" | sed '/^$/,$d' | grep -oE '48;5;[0-9]+' | sort -u | wc -l; }
+# Two shades of F alternate where two Fs touch, which never happens on the last rank. B has one; each microbatch has a
+# hue.
+expect "the grid's colours by op, stage and mb" "3 11 18" "$(grounds) $(grounds --color-by stage) $(grounds --color-by mb)"
+
+error() { "$PIANOLA" show schedules/1f1b.lua "$@" 2>&1 >/dev/null | sed 's/^pianola: error: //'; }
+expect "--with" "--with line: expected lanes, memory, path or sends; did you mean lanes?" "$(error --with path,line)"
+expect "--with sends" "--with sends: arrows are for pictures, --format svg or html; try --with lanes" "$(error --with sends)"
+expect "--color-by" "--color-by rank: expected op, mb or stage" "$(error --color-by rank)"
+expect "--from" "--from -1: expected a time of at least 0" "$(error --from -1)"
+expect "--from beyond" "--from 99: the timeline ends at 33 units" "$(error --from 99)"
+expect "--to" "--to 3: not after --from 3" "$(error --from 3 --to 3)"
+expect "not drawn" "--with, --color-by, --from and --to are for what is drawn: --format grid, svg or html" "$(error --format tsv --to 3)"
+
+# A page, queried in a browser: the mouse over 1F3 shows its inputs and their messages.
+show schedules/1f1b.lua $L -D latency=1 --format html >"$room/page.html"
+ask "$room/page.html" >"$room/dom" <<'E2'
+const over = new MouseEvent('mouseover', { bubbles: true });
+[...document.querySelectorAll('.o')].find(e => title(e).startsWith('1F3:')).dispatchEvent(over);
+document.body.dataset.lit = lit.map(x => x[1]).join(' ');
+const rank = [...labels].find(l => l.textContent === 'rank 2');
+const left = () => rank.getScreenCTM().e + rank.getBBox().x * rank.getScreenCTM().a;
+look(wide / 2, 0, wide / 4);
+document.body.dataset.named = left() >= svg.getScreenCTM().e + view[0] * svg.getScreenCTM().a - 1;
+E2
+expect "a page: 1F3 needs 0F3, by its message" yes "$(grep -A1 'id="info"[^>]*>1F3: forward of stage 1' "$room/dom" | grep -q \
+    'needs 0F3: forward of stage 0, microbatch 3; .*, by act(0,3), 1 B, from rank 0 to rank 1; ' && echo yes)"
+expect "a page: both are lit, and the arrow" "this need show" "$(sed -nE 's/.*data-lit="([^"]*)".*/\1/p' "$room/dom")"
+expect "a page: ranks stay named" true "$(sed -nE 's/.*data-named="([^"]*)".*/\1/p' "$room/dom")"
+# The report's place, and the visible part of a picture, initially and after "All". The browser tells where the
+# picture's last text, its last operation and its box end.
+sight() { # WINDOW SHOW-OPTION...
+    show "${@:2}" --format html >"$room/page.html"
+    ask "$room/page.html" --window-size="$1" <<'E2' | sed -nE 's/.*data-sight="([^"]*)".*/\1/p'
+const box = e => e.getBoundingClientRect(), most = (of, side) => Math.max(...[...svg.querySelectorAll(of)].map(e => box(e)[side]));
+const seen = () => most('.o', 'right') <= box(host).right + 1 ? most('text', 'bottom') <= box(host).bottom + 1 ? 'all' : 'right' : 'part';
+const first = seen(), beside = box(id('report')).left > box(host).right ? 'beside' : 'below';
+document.querySelector('[data-key="0"]').click();
+document.body.dataset.sight = `${beside}, ${first}, then ${seen()}`;
+E2
+}
+zbv="schedules/zbv.lua -D workers=8 -D batches=8"
+fsdp="schedules/fsdp.lua -D workers=8 -D batches=8"
+expect "a wide window: a picture that leaves room" "beside, all, then all" "$(sight 1800,900 $fsdp)"
+expect "a wide window: a picture that needs it" "below, all, then all" "$(sight 1800,900 $zbv)"
+expect "a narrower one: a part, large enough to read" "below, part, then all" "$(sight 1000,900 $zbv)"
+expect "64 ranks: in their own size" "beside, right, then all" "$(sight 1800,900 schedules/fsdp.lua -D workers=64 -D batches=64)"
+# 51,200 jobs: takes seconds if the title is the first child, minutes otherwise.
+show schedules/1f1b.lua -D workers=64 -D batches=400 --format svg >"$room/large.svg"
+timeout -k 5 60 "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir="$room/browser" \
+    --dump-dom "file://$room/large.svg" >"$room/dom" 2>"$room/browser.log"
+expect "a large picture opens" "0 51200" "$? $(grep -o '<rect class="o' "$room/dom" | wc -l)"
+expect "a page: no browser is left" "" "$(browsers_left)"
+finish

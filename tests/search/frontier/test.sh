@@ -1,0 +1,167 @@
+#!/usr/bin/env bash
+# Checks `pianola frontier`: curves computed elsewhere; each point equals the result of `optimal` under that cap, and no
+# schedule lies below its curve.
+cd "$(dirname "$0")/../../.." || exit 2
+. tests/support/lib.sh
+. tests/support/pictures.sh
+room=$(mktemp -d) || exit 2
+trap 'rm -rf "$room"' EXIT
+caps=tests/search/optimal/caps.lua
+v=(-D chunks=2 -D v=true -D split=true)
+
+# points ARGS...: prints the proved makespans, or the error
+points() { "$PIANOLA" frontier "$@" --json 2>"$room/stderr" >"$room/json" || { cat "$room/stderr"; return; }
+    python3 - "$room/json" 2>&1 <<'PY'
+import json, sys
+curve = json.load(open(sys.argv[1]))["points"]
+assert [p["cap"] for p in curve] == list(range(1, len(curve) + 1))
+print(*(("-" if p["makespan"] is None else p["makespan"]) if p["optimal"] and p["makespan"] == p["lower_bound"]
+        else "%s..%s" % (p["lower_bound"], p["makespan"]) for p in curve))
+PY
+}
+
+# 4 ranks, 8 microbatches; F = 1 and B = 2, or F = I = W = 1
+expect "unsplit" "96 51 39 33" "$(points $caps)"
+expect "split" "72 41 31 27" "$(points $caps -D split=true)"
+expect "in a V" "- 101 86 59 56 53 52 51" "$(points $caps "${v[@]}" schedules/v_min.lua schedules/v_half.lua schedules/zbv.lua)"
+expect "what is known of the V" "v_min 4 59, v_half 6 53, zbv 8 51" "$(python3 -c '
+import json, sys
+print(", ".join("%s %s %s" % (k["schedule"], k["peak"], k["makespan"]) for p in json.load(open(sys.argv[1]))["points"] for k in p["known"]))' "$room/json")"
+expect "a script's own cap does not count" "96 51 39 33" "$(points $caps -D caps=2)"
+expect "8 ranks" "272 145 102 79 68 61 58 55" "$(points $caps -D workers=8 -D batches=16 -D split=true)"
+
+# Each point equals the result of optimal with the cap in the script.
+latency=(--cluster schedules/clusters/latency.lua -D latency=1)
+expect "a latency of 1, one cap at a time" "$(for cap in 1 2 3 4 5 6; do
+    "$PIANOLA" optimal $caps -D caps=$cap "${latency[@]}" --json | sed -nE 's/.*"makespan": ([^,]*).*/\1/p'
+done | paste -sd' ')" "$(points $caps "${latency[@]}")"
+expect "and no more room helps" 39 "$("$PIANOLA" optimal $caps -D caps=99 "${latency[@]}" --json | sed -nE 's/.*"makespan": ([^,]*).*/\1/p')"
+
+# No schedule lies below the curve of its own jobs. Takes makespans and peaks from `show`.
+for script in schedules/*.lua; do
+    [[ $(points "$script" --time 1) != *"searched"* ]] || continue
+    expect "$script: on its curve or above it" "" "$(python3 - "$room/json" "$(figure makespan "$script")" \
+        "$(ranks peak_activations "$script")" 2>&1 <<'PY'
+import json, sys
+inf = float("inf")
+curve, makespan, peak = json.load(open(sys.argv[1]))["points"], float(sys.argv[2]), max(map(int, sys.argv[3].split(",")))
+known, last = next(k for p in curve for k in p["known"]), None
+if known["makespan"] != makespan or known["peak"] != peak:
+    print("marked at", known, "but show says", peak, makespan)
+for point in curve:
+    for key in "makespan", "lower_bound":
+        point[key] = inf if point[key] is None else point[key]
+    if last and not (point["makespan"] <= last["makespan"] and point["lower_bound"] <= last["lower_bound"]):
+        print("with more room it takes longer:", last, point)
+    if not point["lower_bound"] <= point["makespan"]:
+        print("below its bound:", point)
+    last = point
+reached = curve[min(peak, len(curve)) - 1]
+if makespan < reached["lower_bound"] - 1e-9:
+    print("below the curve:", reached)
+PY
+)"
+done
+
+# Each point is a schedule with its certificate.
+"$PIANOLA" frontier $caps "${v[@]}" --json -o "$room/points" >"$room/json"
+expect "scripts" "cap_2.lua cap_3.lua cap_4.lua cap_5.lua cap_6.lua cap_7.lua cap_8.lua" "$(cd "$room/points" && echo *.lua)"
+for cap in 1 2 3 4 5 6 7 8; do
+    "$PIANOLA" check-bound "$room/points/cap_$cap.bound" >"$room/bound" 2>&1
+    expect "cap $cap: the certificate" 0 $?
+    [[ $cap = 1 ]] && continue
+    point=$room/points/cap_$cap.lua
+    expect "cap $cap: makespan, and live activations" "$(python3 -c '
+import json, sys
+p = json.load(open(sys.argv[1]))["points"][int(sys.argv[2]) - 1]
+print(p["makespan"], p["cap"], p["script"], p["certificate"])' "$room/json" $cap)" \
+        "$(figure makespan "$point") $(ranks peak_activations "$point" | tr , '\n' | sort -n | tail -1) $point $room/points/cap_$cap.bound"
+    expect "cap $cap: the bound" "$(figure makespan "$point")" "$(sed -nE 's/.* ends before ([0-9]+) .*/\1/p' "$room/bound")"
+    expect "cap $cap: trains to the bits of one rank" 1 \
+        "$("$PIANOLA" run "$point" --model schedules/models/integers.lua --steps 1 --compare 2>&1 | grep -c 'equal bit for bit')"
+done
+
+# Over bytes: each point fits its memory, and one byte less admits nothing as fast, as optimal confirms with that limit.
+gpt=(schedules/1f1b.lua --model schedules/models/gpt.lua)
+"$PIANOLA" frontier "${gpt[@]}" schedules/gpipe.lua --bytes --json -o "$room/bytes" --svg "$room/bytes.svg" >"$room/bytes.json"
+well_formed "the picture over bytes" "$room/bytes.svg"
+expect "over bytes: as many points as caps that help, as fast, all proved" "$(points "${gpt[@]}")" "$(python3 -c '
+import json, sys
+print(*(p["makespan"] for p in json.load(open(sys.argv[1]))["points"] if p["optimal"] and p["makespan"] == p["lower_bound"]))' "$room/bytes.json")"
+last=inf
+while read -r memory makespan script proof; do
+    expect "$memory bytes: the script's makespan" "$makespan" "$("$PIANOLA" optimal "$script" "${gpt[@]:1}" --time 1 --json | sed -nE 's/.*"own": ([^,]*).*/\1/p')"
+    expect "$memory bytes: the certificate" 0 "$("$PIANOLA" check-bound "$proof" >"$room/bound" 2>&1; echo $?)"
+    expect "$memory bytes: the plan has messages and gaps besides" yes "$(ranks peak_bytes "$script" "${gpt[@]:1}" --memory least |
+        tr , '\n' | awk -v m="$memory" '$1 > most { most = $1 } END { print (most >= m && most < m * 1.2 ? "yes" : most) }')"
+    less=$("$PIANOLA" optimal "${gpt[@]}" --memory $((memory - 1)) --json 2>/dev/null)
+    expect "a byte less than $memory: $last at best" "$last" "$(sed -nE 's/.*"lower_bound": ([^,]*).*/\1/p; s/.*no room.*|.*leave room for no order at all.*/inf/p' <<<"$less")"
+    last=$makespan
+done < <(python3 -c '
+import json, sys
+for p in json.load(open(sys.argv[1]))["points"]:
+    print(p["memory"], p["makespan"], p["script"], p["certificate"])' "$room/bytes.json")
+"$PIANOLA" frontier schedules/zb_h1.lua --model schedules/models/gpt.lua --bytes -D workers=3 -D batches=4 --json >"$room/caps.json" 2>"$room/stderr"
+expect "over bytes a script's own caps do not count: with enough, its best order without a cap" \
+    "$(points schedules/zb_h1.lua --model schedules/models/gpt.lua -D workers=3 -D batches=4 | awk '{ print $NF }')" "$(python3 -c '
+import json, sys
+print(json.load(open(sys.argv[1]))["points"][-1]["makespan"])' "$room/caps.json" 2>&1)"
+expect "what is known lies at the last point before it" "1f1b gpipe" "$(python3 -c '
+import json, sys
+print(*(k["schedule"] for k in json.load(open(sys.argv[1]))["points"][-1]["known"]))' "$room/bytes.json")"
+
+# Jobs of unequal size are weighted by their share of the model.
+expect "1F1B has half as many stages as the V" '{"schedule": "1f1b", "peak": 8, "makespan": 66}' \
+    "$("$PIANOLA" frontier schedules/zbv.lua schedules/1f1b.lua --json | grep -o '{"schedule": "1f1b"[^}]*}')"
+expect "its size is the first one's" '{"schedule": "1f1b", "peak": 6, "makespan": 45}' \
+    "$("$PIANOLA" frontier schedules/zb_h1.lua schedules/1f1b.lua -D workers=6 -D batches=10 --json | grep -o '{"schedule": "1f1b"[^}]*}')"
+
+# A search that is cut short says so, and its bounds hold: with more time, these are proved to be 201, 178 and 111.
+got=$(points $caps -D workers=6 -D batches=12 "${v[@]}" --time 1)
+expect "cut short" yes "$([[ $got == *..* ]] && echo yes || echo "$got")"
+expect "the truth is between" "yes yes yes" "$(for i in 2 3 4; do cut -d' ' -f$i <<<"$got"; done | awk -F'[.][.]' '
+    BEGIN { split("201 178 111", truth, " ") } { print $1 <= truth[NR] && truth[NR] <= $NF ? "yes" : $0 }' | paste -sd' ')"
+
+"$PIANOLA" frontier $caps -D workers=6 -D batches=12 "${v[@]}" --time 1 --json -o "$room/cut" >"$room/json" 2>/dev/null
+expect "each certificate that is named proves its bound" "" "$(python3 -c '
+import json, subprocess, sys
+for p in json.load(open(sys.argv[2]))["points"]:
+    got = json.loads(subprocess.run([sys.argv[1], "check-bound", p["certificate"], "--json"], capture_output=True).stdout or "{}")
+    if not got.get("accepted") or (p["lower_bound"] is not None and got["limit"] != p["lower_bound"]):
+        print(p["cap"], p["lower_bound"], p["certificate"], got)' "$PIANOLA" "$room/json" 2>&1)"
+
+# Text output
+cat >"$room/apart.lua" <<'END'
+return schedule { workers = 2, stages = 2, batches = 2, w = function(s, b, d) return s, d == "F" and s or 1 - s end }
+END
+"$PIANOLA" frontier $caps "${v[@]}" schedules/v_min.lua schedules/zb_h1.lua "$room/apart.lua" --svg "$room/a.svg" >"$room/a" 2>"$room/stderr"
+expect "no order fits" 1 "$(grep -c '^  1 .* no order fits$' "$room/a")"
+expect "on the curve" 1 "$(grep -c '^  4  .* 59  .* 59  yes     v_min$' "$room/a")"
+expect "above it" 1 "$(grep -c '^  8  .* 51  .* 51  yes     zb_h1 54' "$room/a")"
+expect "left out, and nothing else on stderr" "pianola: left out: apart: 2 ranks and 2 microbatches, not 4 and 8" "$(cat "$room/stderr")"
+well_formed "the picture" "$room/a.svg"
+as_png "the picture" "$room/a.svg"
+expect "a circle for each schedule" 2 "$(grep -c '^<circle' "$room/a.svg")"
+expect "a step for each cap" 7 "$(grep '^<path class="z"' "$room/a.svg" | grep -o 'H' | wc -l)"
+"$PIANOLA" frontier $caps "${v[@]}" schedules/v_min.lua schedules/zb_h1.lua "$room/apart.lua" --svg "$room/b.svg" >"$room/b"
+expect "the same bytes twice" "" "$(cmp "$room/a" "$room/b" 2>&1; cmp "$room/a.svg" "$room/b.svg" 2>&1)"
+
+# Errors
+says() { expect "$1" "2 1" "$("$PIANOLA" frontier "${@:3}" >"$room/out" 2>"$room/stderr"; echo "$? $(grep -c -e "$2" "$room/stderr")")"; }
+says "teams" "jobs that each run alone on one rank" schedules/tp.lua
+says "no parameter" "none of the scripts has this parameter" schedules/1f1b.lua schedules/gpipe.lua -D chunky=2
+says "over what is read" "this file is read" $caps --svg $caps
+says "the picture to stdout" "name a file for the picture" $caps --svg -
+says "bytes without a model" "give --model" $caps --bytes
+says "points into a file" "-o takes a folder" $caps -o "$room/a.svg"
+says "points to stdout" "which go into a folder" $caps -o -
+says "into no folder" "No such file" $caps --svg "$room/none/a.svg"
+says "backwards elsewhere" "with a cap, the best order is searched where both run on one rank" "$room/apart.lua"
+
+# schedules/best-schedule.md shows what the commands print.
+page=$(sed -n '/^## Memory against time/,/^## Limits/p' schedules/best-schedule.md)
+expect "schedules/best-schedule.md" "$(sed -n '/^```$/,/^```$/{/^```$/d;p}' <<<"$page")" \
+    "$(sed -nE 's/^    \$ build.pianola frontier (.*)/\1/p' <<<"$page" | while read -r shown; do eval "$PIANOLA frontier $shown"; done)"
+expect "its table" "$(points $caps -D caps=1) | $(points $caps -D split=true) | $(points $caps "${v[@]}") | $(points $caps "${latency[@]}")" \
+    "$(sed -nE '/^\| [at].* \|/{s/^\| [^|]*\|//;s/[ |]+/ /g;s/^ | $//g;s/none/-/;p}' <<<"$page" | paste -sd'|' | sed 's/|/ | /g')"
+finish

@@ -1,0 +1,154 @@
+#!/usr/bin/env bash
+# Teams over the sequence train as one rank does. With -D parallel=context, each member attends from two chunks of the
+# sequence to the keys and values of all members; with -D parallel=ulysses, from all rows with some heads. Losses of a
+# GPT and a Llama match within 1e-5, in one process, over TCP and MPI, and on the CUDA stand-in. Checkpoints move
+# between the two modes. Traffic and memory match the figures of the literature.
+cd "$(dirname "$0")/../../.." || exit 2
+. tests/support/lib.sh
+. tests/support/ranks.sh
+built=$PWD/build
+text=/usr/share/common-licenses/GPL-3
+small=(-D layers=2 -D width=32 -D batches=4)
+gpt=(--model schedules/models/gpt.lua "${small[@]}")
+llama=(--model schedules/models/llama.lua "${small[@]}" -D kv_heads=4)
+grouped=(--model schedules/models/llama.lua "${small[@]}" -D kv_heads=2)
+export OPENBLAS_NUM_THREADS=1
+
+near() { awk -v d="$1" 'BEGIN { print d != "" && d <= 1e-5 ? "yes" : "no" }'; }
+far() { timeout 120 "$PIANOLA" run "$@" --data $text --steps 5 --compare --json 2>/dev/null | field one_rank_largest_difference; }
+close() { # WHAT ARGS...
+    local d
+    d=$(far "${@:2}")
+    expect "$1: losses within 1e-5 ($d)" yes "$(near "$d")"
+}
+
+# ---- in one process ----
+
+for way in context ulysses; do
+    for t in 2 4; do
+        pipeline=(schedules/1f1b.lua -D workers=2 -D stages=2 -D tensor="$t" -D parallel="$way")
+        close "GPT, $way, $t members" "${pipeline[@]}" "${gpt[@]}"
+        close "Llama, $way, $t members" "${pipeline[@]}" "${llama[@]}"
+    done
+    close "Llama whose heads share keys, $way" schedules/1f1b.lua -D workers=2 -D stages=2 -D tensor=2 -D parallel=$way \
+        "${grouped[@]}"
+    close "norms of heads, $way" schedules/zb_h1.lua -D workers=2 -D tensor=2 -D parallel=$way "${grouped[@]}" \
+        -D qk_norm=true
+    for schedule in zb_h1 zbv dualpipev fsdp zero2 1f1b_offload; do
+        close "GPT, $way, $schedule" schedules/$schedule.lua -D workers=2 -D tensor=2 -D parallel=$way "${gpt[@]}"
+    done
+    close "GPT, $way, recomputed" schedules/1f1b.lua -D workers=2 -D stages=2 --recompute -D tensor=2 -D parallel=$way \
+        "${gpt[@]}"
+    close "GPT, $way, context.lua" schedules/context.lua -D workers=4 -D team=2 -D parallel=$way "${gpt[@]}"
+done
+close "three members, a chunk of one row" schedules/1f1b.lua -D workers=1 -D stages=1 -D tensor=3 -D parallel=context \
+    "${gpt[@]}" -D context=6 -D rows=1
+close "more keys than a tile" schedules/1f1b.lua -D workers=1 -D stages=1 -D tensor=2 -D parallel=context \
+    "${grouped[@]}" -D context=300 -D rows=2
+
+# ---- between processes ----
+
+pipeline=(-D workers=2 -D stages=2)
+for way in context ulysses; do
+    compiled $way 1f1b "${pipeline[@]}" "${gpt[@]}" -D tensor=2 -D parallel=$way
+    wanted=$(timeout 120 "$PIANOLA" run schedules/1f1b.lua "${pipeline[@]}" "${gpt[@]}" -D tensor=2 -D parallel=$way \
+        --data $text --steps 3 --json 2>/dev/null | field weights)
+    for how in tcp mpi; do
+        $how $way 4 --steps 3 --data $text --deadline 60
+        ended 90
+        expect "$way over $how: the bits of one process" "$wanted" "$(weights)$(said 'error:')"
+    done
+done
+
+# ---- checkpoints hold whole layers ----
+
+leg() { # NAME RANKS STEPS
+    tcp "$1" "$2" --steps "$3" --checkpoint "$saved" --every 100 --resume --deadline 60 --data $text
+    ended 90
+    expect "$1 goes on to step $3" "" "$(said 'error:')"
+}
+compiled alone serial -D stages=2 "${gpt[@]}"
+compiled columns 1f1b "${pipeline[@]}" -D tensor=2 "${gpt[@]}"
+leg context 4 2
+was=$(weights)
+leg alone 1 2
+expect "one rank reads what teams over the sequence have learned" "$was" "$(weights)"
+leg ulysses 4 4
+leg columns 4 5
+leg context 4 6
+leg alone 1 7
+last() { awk 'END { print $3 }' "$1"; }
+tcp alone 1 --steps 8 --checkpoint "$saved" --resume --losses "$room/went" --data $text
+ended 90
+tcp alone 1 --steps 8 --losses "$room/whole" --data $text
+ended 90
+expect "their eighth step: the loss of one that never stopped" yes \
+    "$(near "$(awk -v a="$(last "$room/went")" -v b="$(last "$room/whole")" 'BEGIN { print (a > b ? a - b : b - a) }')")"
+
+# ---- figures ----
+
+# A microbatch has s rows of h columns, a team c members; keys have h_kv columns, and so do values. Elements have 4
+# bytes. Ring attention (Liu 2023, section 3) passes keys and values around: in the forward each member receives those
+# of all others, 2 s h_kv (c - 1) / c. An all-gather moves as much. The backward moves them again, and their gradients
+# as often. Ulysses (Jacobs 2023, section 3.2) exchanges queries, keys, values and attention outputs, s h / c each, of
+# which (c - 1) / c leave the member. Ours merges the first three exchanges into one.
+s=128 h=128 c=4
+layers=(-D rows=4 -D context=32 -D "width=$h" -D heads=8 -D batches=1)
+model=(--model schedules/models/gpt.lua "${layers[@]}" schedules/tp.lua -D stages=1)
+times() { "$PIANOLA" show "$@" --format tsv | awk -F'\t' '$1 == 0 && $5 ~ /_A$/ { n[$5]++ } END {
+    print n["ALL_GATHER_A"] + 0, n["REDUCE_SCATTER_A"] + 0, n["ALL_TO_ALL_A"] + 0 }'; }
+each() { # FUNCTION ARGS...: prints what one layer adds
+    paste -d' ' <("$1" -D layers=3 "${@:2}") <("$1" -D layers=2 "${@:2}") |
+        awk '{ for (i = 1; i <= NF / 2; i++) printf "%s%.0f", (i > 1 ? " " : ""), $i - $(i + NF / 2); print "" }'
+}
+exchanged() { # prints the bytes a member receives within jobs: pieces of the others, or its part of an all-to-all of that size
+    "$PIANOLA" show "$@" --format tsv | awk -F'\t' -v c="$c" '$1 == 0 && $5 ~ /_A$/ {
+        sum += $9 * (c - 1) / ($5 == "ALL_TO_ALL_A" ? c : 1) } END { print sum }'
+}
+for c in 2 4 8; do
+    way=(-D tensor=$c -D parallel=context)
+    expect "context, $c members: exchanges of a layer" "2 1 0" "$(each times "${model[@]}" "${way[@]}")"
+    expect "context, $c members: exchanged" $((3 * 4 * 2 * s * h * (c - 1) / c)) "$(each exchanged "${model[@]}" "${way[@]}")"
+    way=(-D tensor=$c -D parallel=ulysses)
+    expect "Ulysses, $c members: exchanges of a layer" "0 0 4" "$(each times "${model[@]}" "${way[@]}")"
+    expect "Ulysses, $c members: exchanged" $((2 * 4 * 4 * s * h / c * (c - 1) / c)) \
+        "$(each exchanged "${model[@]}" "${way[@]}")"
+done
+# Grouped queries: keys and values have fewer columns, in proportion to their heads.
+for kv in 4 2 1; do
+    c=4
+    expect "$kv heads of keys and values of 8" $((3 * 4 * 2 * s * h * kv / 8 * (c - 1) / c)) \
+        "$(each exchanged --model schedules/models/llama.lua "${layers[@]}" -D kv_heads=$kv schedules/tp.lua -D stages=1 \
+            -D tensor=$c -D parallel=context)"
+done
+
+# A member keeps 1/c of what one rank keeps.
+stash() { "$PIANOLA" show "$@" --json | sed -nE 's/.*at_peak.*"stash": ([0-9]+).*/\1/p' | head -n 1; }
+alone=$(each stash "${model[@]}" -D tensor=1)
+for c in 2 4 8; do
+    expect "context, $c members: stash of a layer" $((alone / c)) "$(each stash "${model[@]}" -D tensor=$c -D parallel=context)"
+done
+
+# The two chunks balance the work: all ranks are busy for equally long, and without links for 1/c of one rank's time.
+for c in 2 4 8; do
+    busy=$(ranks busy "${model[@]}" -D tensor=$c -D parallel=context | tr , '\n' | sort -u | wc -l)
+    expect "context, $c members: as busy as each other" 1 "$busy"
+done
+
+# ---- on GPUs, with the stand-in ----
+
+[ -f "$built/standin/libpianola-cuda.a" ] || { echo "libpianola-cuda.a is not in build/standin: make standin"; exit 1; }
+export PKG_CONFIG_PATH=$built/standin:$PKG_CONFIG_PATH PIANOLA_CUDA=$built/standin/libpianola-cuda.so
+suffix=.gpu
+lost() { timeout 300 "$PIANOLA" run "$@" --data $text --steps 2 --json 2>"$room/said" | field loss_last; }
+apart() { awk -v a="$1" -v b="$2" 'BEGIN { print a != "" && b != "" ? (a > b ? a - b : b - a) : "" }'; }
+tiny=(-D layers=2 -D width=32 -D batches=2 -D context=16 -D rows=2)
+for model in gpt llama; do
+    of=(--model schedules/models/$model.lua "${tiny[@]}")
+    wanted=$(lost schedules/serial.lua -D stages=2 "${of[@]}")
+    for way in context ulysses; do
+        got=$(lost schedules/1f1b.lua "${pipeline[@]}" "${of[@]}" -D tensor=2 -D parallel=$way --device cuda)
+        expect "$model, $way, all in one process: loss within 1e-5 ($wanted, $got)" yes "$(near "$(apart "$wanted" "$got")")"
+    done
+done
+finish
