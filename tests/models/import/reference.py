@@ -1,5 +1,5 @@
 """Computes the loss of a Llama on tokens, with numpy in double precision, from the GGUF file itself.
-tests/models/smollm/test.sh compares `pianola run --weights` with it.
+tests/models/import/test.sh compares `pianola run --weights` with it.
 
     reference.py MODEL.gguf TOKENS.bin CONTEXT   # on the file's first CONTEXT + 1 tokens
 
