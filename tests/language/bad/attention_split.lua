@@ -1,4 +1,4 @@
--- args: ../../schedules/serial.lua --model FILE
+-- args: ../../../schedules/serial.lua --model FILE
 return model {
   input = tokens { vocab = 256, context = 8, rows = 1 },
   layers = { embedding { width = 8 }, linear { width = 24 }, attention { heads = 4, split = "columns" }, cross_entropy {} },

@@ -1,4 +1,4 @@
--- args: ../../schedules/1f1b_offload.lua --cluster FILE
+-- args: ../../../schedules/1f1b_offload.lua --cluster FILE
 return cluster {
   host_link = function(rank) return 0 end,
 }

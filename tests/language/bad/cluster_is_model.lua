@@ -1,3 +1,3 @@
--- args: ../../schedules/serial.lua --cluster FILE
+-- args: ../../../schedules/serial.lua --cluster FILE
 local layers = { linear { width = 4 }, mse {} }
 return model { layers = layers }

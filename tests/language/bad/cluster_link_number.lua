@@ -1,4 +1,4 @@
--- args: ../../schedules/gpipe.lua --cluster FILE
+-- args: ../../../schedules/gpipe.lua --cluster FILE
 return cluster {
   link = 1,
 }

@@ -1,2 +1,2 @@
--- args: ../../schedules/gpipe.lua --cluster no_such_file.lua
+-- args: ../../../schedules/gpipe.lua --cluster no_such_file.lua
 -- The cluster file does not exist.

@@ -1,4 +1,4 @@
--- args: ../../schedules/gpipe.lua --model ../../schedules/models/integers.lua --cluster FILE
+-- args: ../../../schedules/gpipe.lua --model ../../../schedules/models/integers.lua --cluster FILE
 -- Latencies are seconds, jobs would be FLOP.
 return cluster {
   memory = 1e9,

@@ -1,4 +1,4 @@
--- args: ../../schedules/gpipe.lua --cluster FILE
+-- args: ../../../schedules/gpipe.lua --cluster FILE
 -- Latencies are seconds, jobs would be units.
 return cluster {
   link = function(src, dst) return 1e-5, 1e10 end,

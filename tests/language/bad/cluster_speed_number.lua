@@ -1,2 +1,2 @@
--- args: ../../schedules/gpipe.lua --cluster FILE
+-- args: ../../../schedules/gpipe.lua --cluster FILE
 return cluster { speed = 0.5 }

@@ -1,4 +1,4 @@
--- args: ../../schedules/1f1b.lua -D tensor=2 -D workers=1 -D batches=1 --model FILE
+-- args: ../../../schedules/1f1b.lua -D tensor=2 -D workers=1 -D batches=1 --model FILE
 return model {
   input = tokens { vocab = 256, context = 8, rows = 1 },
   layers = { embedding { width = 8 }, layernorm { split = "rows" }, linear { width = 24 }, attention { heads = 4 },

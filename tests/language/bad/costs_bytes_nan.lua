@@ -1,4 +1,4 @@
--- args: ../../schedules/serial.lua --model FILE
+-- args: ../../../schedules/serial.lua --model FILE
 return model {
   costs = { { name = "conv", forward = 0.01, activation = 0 / 0 } },
 }

@@ -1,2 +1,2 @@
--- args: ../../schedules/serial.lua --model FILE
+-- args: ../../../schedules/serial.lua --model FILE
 return model { costs = {} }

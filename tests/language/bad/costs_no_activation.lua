@@ -1,4 +1,4 @@
--- args: ../../schedules/serial.lua --model FILE
+-- args: ../../../schedules/serial.lua --model FILE
 -- Without a name, an error says the layer's number.
 return model {
   costs = { { forward = 0.01, activation = 4096 }, { forward = 0.01 } },

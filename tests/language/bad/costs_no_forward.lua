@@ -1,4 +1,4 @@
--- args: ../../schedules/serial.lua --model FILE
+-- args: ../../../schedules/serial.lua --model FILE
 return model {
   costs = { { name = "conv", activation = 4096 } },
 }

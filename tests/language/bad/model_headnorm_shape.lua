@@ -1,4 +1,4 @@
--- args: ../../schedules/serial.lua --model FILE
+-- args: ../../../schedules/serial.lua --model FILE
 return model {
   input = tokens { vocab = 8, context = 4, rows = 1 },
   layers = { embedding { width = 12 }, linear { width = 10 }, headnorm {}, attention { heads = 2, kv_heads = 1 }, linear { width = 8 },

@@ -1,4 +1,4 @@
--- args: ../../schedules/serial.lua --model FILE
+-- args: ../../../schedules/serial.lua --model FILE
 return model {
   input = integers { features = 4, rows = 2 },
   layers = { linear { width = 4 }, mse {} },

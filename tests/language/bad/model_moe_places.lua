@@ -1,4 +1,4 @@
--- args: ../../schedules/serial.lua --model FILE
+-- args: ../../../schedules/serial.lua --model FILE
 return model {
   input = tokens { vocab = 16, context = 1024, rows = 64 },
   layers = {

@@ -1,4 +1,4 @@
--- args: ../../schedules/serial.lua -D tensor=4 --model FILE
+-- args: ../../../schedules/serial.lua -D tensor=4 --model FILE
 return model {
   input = tokens { vocab = 16, context = 4, rows = 4 },
   layers = {

@@ -1,4 +1,4 @@
--- args: ../../schedules/serial.lua -D tensor=2 --model FILE
+-- args: ../../../schedules/serial.lua -D tensor=2 --model FILE
 return model {
   input = tokens { vocab = 16, context = 4, rows = 3 },
   layers = {

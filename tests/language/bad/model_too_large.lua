@@ -1,4 +1,4 @@
--- args: ../../schedules/gpipe.lua --model FILE -D workers=1 -D batches=300000
+-- args: ../../../schedules/gpipe.lua --model FILE -D workers=1 -D batches=300000
 -- Each microbatch keeps 4 TiB: together more than 2^60 bytes, though each number is one that a model may have.
 return model {
   input = integers { features = 1 << 20, rows = 1 << 20 },

@@ -1,4 +1,4 @@
--- args: ../../schedules/serial.lua --model FILE
+-- args: ../../../schedules/serial.lua --model FILE
 return model {
   input = tokens { vocab = 256, context = 8, rows = 2 },
   layers = { embedding { width = 4 }, unembedding {}, embedding { width = 4 }, cross_entropy {} },

@@ -1,4 +1,4 @@
--- args: --model ../../schedules/models/integers.lua
+-- args: --model ../../../schedules/models/integers.lua
 return schedule {
   workers = 2, stages = 3, batches = 1,
   w = function(s, b, d) if s == 1 then return 0, 0 end return { 0, 1 }, { 0, 1 } end,

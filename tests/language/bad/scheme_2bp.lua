@@ -1,1 +1,1 @@
--- args: ../../schedules/2bp.lua -D scheme=1f1b-1
+-- args: ../../../schedules/2bp.lua -D scheme=1f1b-1

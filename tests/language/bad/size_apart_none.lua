@@ -1,2 +1,2 @@
--- args: ../../schedules/apart.lua -D backward_ranks=0
+-- args: ../../../schedules/apart.lua -D backward_ranks=0
 -- No rank for the backwards.

@@ -1,2 +1,2 @@
--- args: ../../schedules/chimera.lua -D batches=7
+-- args: ../../../schedules/chimera.lua -D batches=7
 -- Half of the microbatches enter at each end.

@@ -1,2 +1,2 @@
--- args: ../../schedules/chimera.lua -D workers=5
+-- args: ../../../schedules/chimera.lua -D workers=5
 -- The slots of the two pipelines would clash.

@@ -1,1 +1,1 @@
--- args: ../../schedules/breadth_first.lua -D chunks=0
+-- args: ../../../schedules/breadth_first.lua -D chunks=0

@@ -1,2 +1,2 @@
--- args: ../../schedules/cuckoo.lua -D gap=1
+-- args: ../../../schedules/cuckoo.lua -D gap=1
 -- No rank is left to take the backwards.

@@ -1,2 +1,2 @@
--- args: ../../schedules/dualpipe.lua -D batches=6
+-- args: ../../../schedules/dualpipe.lua -D batches=6
 -- Too few to fill both pipelines.

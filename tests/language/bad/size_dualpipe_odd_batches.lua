@@ -1,2 +1,2 @@
--- args: ../../schedules/dualpipe.lua -D batches=9
+-- args: ../../../schedules/dualpipe.lua -D batches=9
 -- Half of the microbatches enter at each end.

@@ -1,2 +1,2 @@
--- args: ../../schedules/dualpipe.lua -D workers=3
+-- args: ../../../schedules/dualpipe.lua -D workers=3
 -- Two pipelines from both ends need an even number of ranks.

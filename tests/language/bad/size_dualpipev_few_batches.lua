@@ -1,2 +1,2 @@
--- args: ../../schedules/dualpipev.lua -D batches=7
+-- args: ../../../schedules/dualpipev.lua -D batches=7
 -- Too few to fill the V.

@@ -1,2 +1,2 @@
--- args: ../../schedules/hybrid.lua -D replicas=3
+-- args: ../../../schedules/hybrid.lua -D replicas=3
 -- Replicas of unequal size.

@@ -1,1 +1,1 @@
--- args: ../../schedules/interleaved.lua -D chunks=1
+-- args: ../../../schedules/interleaved.lua -D chunks=1

@@ -1,1 +1,1 @@
--- args: ../../schedules/interleaved.lua -D batches=10 -D groups=3
+-- args: ../../../schedules/interleaved.lua -D batches=10 -D groups=3

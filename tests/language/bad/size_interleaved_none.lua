@@ -1,1 +1,1 @@
--- args: ../../schedules/interleaved.lua -D groups=0
+-- args: ../../../schedules/interleaved.lua -D groups=0

@@ -1,2 +1,2 @@
--- args: ../../schedules/overflow.lua -D extra=4
+-- args: ../../../schedules/overflow.lua -D extra=4
 -- As many extra ranks as stages: none would overflow.

@@ -1,2 +1,2 @@
--- args: ../../schedules/replicated.lua -D replicas=2,0
+-- args: ../../../schedules/replicated.lua -D replicas=2,0
 -- A stage without a rank.

@@ -1,1 +1,1 @@
--- args: ../../schedules/interleaved.lua -D workers=0
+-- args: ../../../schedules/interleaved.lua -D workers=0

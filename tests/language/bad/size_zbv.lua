@@ -1,1 +1,1 @@
--- args: ../../schedules/zbv.lua -D workers=0
+-- args: ../../../schedules/zbv.lua -D workers=0

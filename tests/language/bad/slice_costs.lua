@@ -1,4 +1,4 @@
--- args: FILE --model ../../schedules/models/vgg16.lua
+-- args: FILE --model ../../../schedules/models/vgg16.lua
 return schedule {
   workers = 2, stages = 2, batches = 2, slices = 2,
   w = function(s, b, d) return s, s end,

@@ -1,4 +1,4 @@
--- args: FILE --model ../../schedules/models/integers.lua -D rows=9
+-- args: FILE --model ../../../schedules/models/integers.lua -D rows=9
 return schedule {
   workers = 2, stages = 2, batches = 2, slices = 2,
   

@@ -1,4 +1,4 @@
--- args: ../../schedules/1f1b.lua -D workers=1 -D batches=1 -D tensor=2 --model FILE
+-- args: ../../../schedules/1f1b.lua -D workers=1 -D batches=1 -D tensor=2 --model FILE
 return model {
   input = tokens { vocab = 256, context = 4, rows = 1 },
   layers = {

@@ -1,4 +1,4 @@
--- args: ../../schedules/1f1b.lua -D workers=1 -D batches=1 --model FILE
+-- args: ../../../schedules/1f1b.lua -D workers=1 -D batches=1 --model FILE
 return model {
   input = integers { features = 8, rows = 6 },
   layers = { linear { width = 8 }, relu { split = "columns" }, mse {} },

@@ -1,4 +1,4 @@
--- args: team_tied.lua --model ../../schedules/models/gpt.lua -D tied=true
+-- args: team_tied.lua --model ../../../schedules/models/gpt.lua -D tied=true
 return schedule {
   workers = 4, stages = 2, batches = 4,
   w = function(s, b, d)

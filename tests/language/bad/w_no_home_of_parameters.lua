@@ -1,4 +1,4 @@
--- args: w_no_home_of_parameters.lua --model ../../schedules/models/gpt.lua
+-- args: w_no_home_of_parameters.lua --model ../../../schedules/models/gpt.lua
 return schedule {
   workers = 2, stages = 3, batches = 2,
   w = function(s, b, d)

@@ -2,7 +2,7 @@
 # scripts. Here, one of each kind is refused with other scripts, and with each number of its instance made worse.
 room=$(mktemp -d) || exit 2
 trap 'rm -rf "$room"' EXIT
-caps=../../search/optimal/caps.lua latency=(--cluster ../../schedules/clusters/latency.lua)
+caps=../../search/optimal/caps.lua latency=(--cluster ../../../schedules/clusters/latency.lua)
 printf 'return cluster { speed = function(r) return r == 1 and 2 or 1 end }\n' >"$room/fast.lua"
 printf 'return cluster { speed = function(r) return 0.1 end }\n' >"$room/slow.lua"
 
@@ -48,8 +48,8 @@ of straight '' "1 -:11: the script has no jobs for B0, or another class stands f
 of straight '' "1 -:18: B0 comes 2 after B1, and 0B0 of the script only 1 after the start of 1B0" $caps -D caps=2 --cluster "$room/fast.lua"
 of pool '' "1 -:22: F4 is on rank 3, and these jobs of the script on rank 0" $caps -D caps=3 -D chunks=2 -D split=true
 of links '' "1 -:18: B0 comes 3 after B1, and 0B0 of the script only 2 after the start of 1B0" $caps -D caps=4,3,2,1
-of straight '' "1 certificates are of jobs that each run alone on one rank, and ../../schedules/dualpipe.lua has pairs of jobs that overlap" \
-    ../../schedules/dualpipe.lua
+of straight '' "1 certificates are of jobs that each run alone on one rank, and ../../../schedules/dualpipe.lua has pairs of jobs that overlap" \
+    ../../../schedules/dualpipe.lua
 
 # Refused because of the script: the claim itself is trivial.
 trivial='s/^limit.*/limit 0/; /^at /d; s/^proof.*/proof work/'
