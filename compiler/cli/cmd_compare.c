@@ -4,8 +4,9 @@
  * Schedules that do not support this size, or do not compile, are left out of the table and listed below it.
  *
  * A schedule with more stages than ranks has smaller jobs. With a model, their costs show that. Without one, every F
- * costs 1 whatever the number of stages, so times and live activations are scaled by W / S. The unit is then the F of a
- * rank's share of the model, and one activation is that share's. All schedules thus do the same work.
+ * costs 1 whatever the number of stages, so times are scaled by W / S. The unit is then the F of a rank's share of the
+ * model. Live activations are always scaled so: one is a microbatch's in a rank's share. Where a team divides a model's
+ * stage, each member has its part of the activation. All schedules thus do the same work.
  *
  * Columns:
  *   exposed: the share of the ranks' time spent waiting for weights, gradient reductions and copies to host memory.
@@ -53,13 +54,13 @@ enum {
     NCOLUMNS
 };
 static const struct {
-    const char *head, *key; /* the table's heading; the key in JSON and for --sort */
+    const char *head, *key; /* the table's heading, which --sort takes; the key in JSON */
 } column[NCOLUMNS] = {
-    {"schedule", "schedule"}, {"stages", "stages"},     {"makespan", "makespan"}, {"mean", "mean"},
-    {"p95", "p95"},           {"steady", "steady"},     {"bubble", "bubble"},     {"closed", "closed_bubble"},
-    {"stale", "staleness"},   {"versions", "versions"}, {"exposed", "exposed"},   {"live", "peak_activations"},
-    {"memory", "peak_bytes"}, {"least", "least_bytes"}, {"sent", "bytes_sent"},   {"bound", "lower_bound"},
-    {"gap", "gap"},           {"held", "memory_time"},  {"1 ahead", "one_ahead"}, {"2 ahead", "two_ahead"},
+    {"schedule", "schedule"}, {"stages", "stages"},     {"makespan", "makespan"},   {"mean", "mean"},
+    {"p95", "p95"},           {"steady", "steady"},     {"bubble", "bubble"},       {"closed", "closed_bubble"},
+    {"stale", "staleness"},   {"versions", "versions"}, {"exposed", "exposed"},     {"live", "peak_activations"},
+    {"memory", "peak_bytes"}, {"least", "least_bytes"}, {"sent", "bytes_sent"},     {"bound", "lower_bound"},
+    {"gap", "gap"},           {"held", "memory_time"},  {"one-ahead", "one_ahead"}, {"two-ahead", "two_ahead"},
 };
 
 struct row {
@@ -89,29 +90,36 @@ static int by_size(const void *x, const void *y) {
 const char *column_words(void) {
     struct text t = {0};
     for (int i = 0; i < NCOLUMNS; i++)
-        put(&t, "%s%s", i ? " " : "", column[i].key);
+        put(&t, "%s%s", i ? " " : "", column[i].head);
     return t.s;
 }
 
-static int column_named(const char *key) {
-    const char *keys[NCOLUMNS];
+static int column_named(const char *head) {
+    const char *heads[NCOLUMNS];
     for (int i = 0; i < NCOLUMNS; i++) {
-        if (strcmp(key, column[i].key) == 0)
+        if (strcmp(head, column[i].head) == 0)
             return i;
-        keys[i] = column[i].key;
+        heads[i] = column[i].head;
     }
-    const char *near = nearest(key, keys, NCOLUMNS);
+    const char *near = nearest(head, heads, NCOLUMNS);
     struct text all = {0};
     for (int i = 0; i < NCOLUMNS; i++)
-        put(&all, "%s%s", i ? ", " : "", keys[i]);
-    die("--sort %s: there is no such column%s%s%s; the columns are %s", key, near ? "; did you mean '" : "",
+        put(&all, "%s%s", i ? ", " : "", heads[i]);
+    die("--sort %s: there is no such column%s%s%s; the columns are %s", head, near ? "; did you mean '" : "",
         near ? near : "", near ? "'?" : "", all.s);
 }
 
-static struct row measure_row(const struct report *report, bool model, const char *file) {
+/* Returns the ranks' shares of the model, each a W-th of it, that one live activation of c's report is on average. */
+static double shares_of_activation(const struct compile *c) {
+    double slices = c->report->slices ? c->report->slices : 1;
+    int parts = c->spec->model ? c->spec->stages : c->report->stages; /* a model's team members have a part each */
+    return (double)c->report->workers / parts / slices;
+}
+
+static struct row measure_row(const struct compile *c, const char *file) {
+    const struct report *report = c->report;
     struct row row = {.file = file, .updates = report->updates};
-    double slices = report->slices ? report->slices : 1, *f = row.figure;
-    double scale = model ? 1 : (double)report->workers / report->stages / slices;
+    double share = shares_of_activation(c), scale = c->spec->model ? 1 : share, *f = row.figure;
     f[STAGES] = report->stages;
     f[MAKESPAN] = report->makespan * scale;
     f[STEADY] = report->period / report->period_batches * scale;
@@ -126,7 +134,7 @@ static struct row measure_row(const struct report *report, bool model, const cha
     f[HELD] = report->memory_time.room > 0 ? report->memory_time.held / report->memory_time.room : 0;
     for (int k = 0; k < report->workers; k++) {
         const struct rank_report *rank = &report->rank[k];
-        double live = rank->peak_activations * (model ? 1 / slices : scale);
+        double live = rank->peak_activations * share;
         f[LIVE] = live > f[LIVE] ? live : f[LIVE];
         f[MEMORY] = (double)rank->peak_bytes > f[MEMORY] ? (double)rank->peak_bytes : f[MEMORY];
         f[LEAST] = (double)rank->least_bytes > f[LEAST] ? (double)rank->least_bytes : f[LEAST];
@@ -236,7 +244,7 @@ static void compile_one(struct table *table, const struct script_args *how, cons
         table->nleft++;
     else {
         struct row *row = &table->row[table->nrows++];
-        *row = measure_row(c.report, c.spec->model != NULL, file);
+        *row = measure_row(&c, file);
         row->compiled = c;
         double scale = c.report->makespan > 0 ? row->figure[MAKESPAN] / c.report->makespan : 1;
         if (table->settings->jitter.level >= 0)

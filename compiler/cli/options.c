@@ -350,7 +350,7 @@ const struct option_row options[] = {
     OPTION("all", NULL, SETS(search.all, flag),
            {TUNE, "print all of the ten best, not only the best of each schedule"}),
     OPTION("sort", "COLUMN", SETS(compare.sort, string, .list = column_words),
-           {COMPARE, "smallest first: by makespan, bubble, peak_activations, ..., as --json names them"}),
+           {COMPARE, "smallest first: by makespan, bubble, live, memory, ..., as the headings say"}),
     OPTION("markdown", NULL, SETS(markdown, flag, .unrecorded = true), {COMPARE | DIFF, "as Markdown"}),
     OPTION("fail-on", "LIMITS", SETS(diff.fail_on, string, .unrecorded = true),
            {DIFF, "exit 1 only beyond these, and not by chance: makespan:+2%,peak_bytes:+0"}),

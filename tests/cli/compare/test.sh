@@ -11,18 +11,39 @@ column() { "$PIANOLA" compare schedules/{1f1b,zbv,v_min}.lua "${@:2}" --json | s
 expect "makespans" "33 25.5 29.5" "$(column makespan)"
 expect "live activations" "4 4 2" "$(column peak_activations)"
 expect "bytes sent" "48 96 96" "$(column bytes_sent)"
-expect "sorted, equal ones by name" "v_min 1f1b zbv" "$(column schedule --sort peak_activations)"
+expect "sorted, equal ones by name" "v_min 1f1b zbv" "$(column schedule --sort live)"
 expect "a parameter of some applies to those" "117 99.5 109.5" \
     "$(column makespan -D workers=8 -D batches=32 -D stages=8)"
 # With a model, nothing is rescaled: the makespan equals the one of show.
 expect "with a model" "$(figure makespan schedules/zbv.lua --model schedules/models/gpt.lua)" \
     "$(column makespan --model schedules/models/gpt.lua | cut -d' ' -f2)"
+# A live activation counts a rank's share of the model, with a model as without: V-Min's four are half shares, and a
+# member of a team of two has half of a stage of half the model.
+expect "live with a model" "1f1b 4 v_min 2 zbv 4 ddp 4 tp_1f1b 2 seq1f1b 2.5" \
+    "$("$PIANOLA" compare schedules/{1f1b,v_min,zbv,ddp,tp_1f1b,seq1f1b}.lua --model schedules/models/gpt.lua --json |
+        sed -nE 's/^      "(schedule|peak_activations)": "?([^",]*).*/\2/p' | paste -sd' ')"
 expect "a parameter of none" \
     "pianola: error: -D chunks=2: none of the scripts has this parameter" \
     "$("$PIANOLA" compare schedules/1f1b.lua schedules/gpipe.lua -D chunks=2 2>&1)"
 expect "no such column" \
-    "pianola: error: --sort makspan: there is no such column; did you mean 'makespan'?; the columns are schedule, stages, makespan, mean, p95, steady, bubble, closed_bubble, staleness, versions, exposed, peak_activations, peak_bytes, least_bytes, bytes_sent, lower_bound, gap, memory_time, one_ahead, two_ahead" \
+    "pianola: error: --sort makspan: there is no such column; did you mean 'makespan'?; the columns are schedule, stages, makespan, mean, p95, steady, bubble, closed, stale, versions, exposed, live, memory, least, sent, bound, gap, held, one-ahead, two-ahead" \
     "$("$PIANOLA" compare schedules/1f1b.lua --sort makspan 2>&1)"
+
+expect "columns sort by their headings" "1f1b v_min zbv" "$(column schedule --sort memory)"
+# Every heading is a name for --sort.
+for heading in $("$PIANOLA" compare schedules/{pipedream,fsdp}.lua --jitter 10% -D batches=8 --steady | sed -n 4p); do
+    "$PIANOLA" compare schedules/fsdp.lua --jitter 10% --sort "$heading" >/dev/null
+    expect "--sort $heading" 0 $?
+done
+# A quantity has one name in the report, in the table and in `pianola help report`.
+names=$("$PIANOLA" help report | grep -oE '^[a-z][a-z_-]*')
+for heading in busy idle span live memory received stored; do
+    expect "the report has $heading" 1 "$("$PIANOLA" show schedules/1f1b.lua | sed -n '/^1f1b:/,/^makespan/p' | grep -cw "$heading")"
+    expect "help report has $heading" 1 "$(grep -cx "$heading" <<<"$names")"
+done
+for heading in makespan bubble exposed live memory least gap versions; do
+    expect "help report has compare's $heading" 1 "$(grep -cx "$heading" <<<"$names")"
+done
 
 # Steady states: time per microbatch, for schedules whose updates are jobs, or on request. ZB-V's 48 for 8 microbatches
 # count half stages, so they are 3 in units of a rank's share.
