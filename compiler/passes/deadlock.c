@@ -144,35 +144,81 @@ static void die_of_pairs(const struct sched_state *state) {
     }
 }
 
-_Noreturn void sched_deadlock(struct sched_state *state) {
+/* What a job of the cycle waits for. */
+enum wait { WAIT_ROOM, WAIT_ORDER, WAIT_TEAM, WAIT_PAIR, WAIT_VERSION, WAIT_INPUT, NWAITS };
+
+/* Returns whether job `from` waits for `to` because of weights: one of them is an update. */
+static bool waits_for_weights(struct sched_state *state, int32_t from, int32_t to) {
+    bool *ended = NEW(bool, state->c->costs->njobs); /* none */
+    struct blocked blocked = {0};
+    if (state->sp->updates.every)
+        waits_of_version(state, ended, from, &blocked);
+    for (size_t i = 0; i < blocked.n; i++)
+        if (blocked.to[i] == to)
+            return true;
+    return false;
+}
+
+/* Returns why job `from` waits for job `to`. */
+static enum wait wait_between(struct sched_state *state, int32_t from, int32_t to) {
     const struct spec *sp = state->sp;
+    const struct job *a = &state->c->costs->job[from], *b = &state->c->costs->job[to];
+    bool jobs = from < sp->njobs && to < sp->njobs;
+    if (jobs && a->b == b->b && a->d == b->d && gang_of(sp, from) == gang_of(sp, to))
+        return WAIT_TEAM;
+    if (jobs && has_edge(state->c->graph, from, to))
+        return WAIT_INPUT;
+    if (a->pair && a->pair == b->pair)
+        return WAIT_PAIR;
+    return waits_for_weights(state, from, to) ? WAIT_VERSION : WAIT_ORDER;
+}
+
+static void put_wait(struct text *t, const struct sched_state *state, enum wait wait, int32_t from, int32_t to) {
+    const struct names *names = &state->sp->names;
+    const struct job *a = &state->c->costs->job[from], *b = &state->c->costs->job[to];
+    put(t, "\n  %s waits for ", job_name(names, a->s, a->b, a->d));
+    if (wait == WAIT_ROOM)
+        put(t, "room on rank %d, whose cap of %d is full until ", a->rank, state->sp->limits.cap[a->rank]);
+    put(t, "%s", job_name(names, b->s, b->b, b->d));
+    if (wait == WAIT_TEAM)
+        put(t, ", to start with it");
+    if (wait == WAIT_PAIR)
+        put(t, ", to overlap with it");
+    if (wait == WAIT_ORDER)
+        put(t, ", which comes before it in the order of rank %d", a->rank);
+}
+
+/* Returns what would break the cycle, from the kinds of its waits. */
+static const char *way_out(const bool found[NWAITS]) {
+    struct text t = {0};
+    put(&t, "%s", found[WAIT_ROOM] ? "raise the cap" : "");
+    if (found[WAIT_ORDER] || found[WAIT_TEAM])
+        put(&t, "%schange the order", t.n ? " or " : "");
+    if (found[WAIT_PAIR])
+        put(&t, "%soverlap other jobs", t.n ? " or " : "");
+    if (!t.n)
+        put(&t, found[WAIT_VERSION] ? "let jobs read older weights (version)" : "change w or pred");
+    return t.s;
+}
+
+_Noreturn void sched_deadlock(struct sched_state *state) {
     die_of_pairs(state);
     struct blocked blocked = find_blocked(state);
     int len, n = state->c->costs->njobs;
-    int32_t *cycle = shortest_cycle(n + sp->workers, blocked.at, blocked.to, &len);
+    int32_t *cycle = shortest_cycle(n + state->sp->workers, blocked.at, blocked.to, &len);
+    bool found[NWAITS] = {0};
     struct text t = {0};
-    for (int i = 0, shown = 0; i < len && shown < 12; i++) {
+    for (int i = 0, shown = 0; i < len; i++) {
         int32_t from = cycle[i], to = cycle[(i + 1) % len];
         if (from >= n)
             continue;
-        const struct job *a = &state->c->costs->job[from],
-                         *b = &state->c->costs->job[to < n ? to : cycle[(i + 2) % len]];
-        const char *name = job_name(&sp->names, a->s, a->b, a->d), *other = job_name(&sp->names, b->s, b->b, b->d);
-        if (to >= n)
-            put(&t, "\n  %s waits for room on rank %d, whose cap of %d is full until %s", name, a->rank,
-                sp->limits.cap[a->rank], other);
-        else if (a->b == b->b && a->d == b->d && gang_of(sp, from) == gang_of(sp, to))
-            put(&t, "\n  %s waits for %s, to start with it", name, other);
-        else if (a->pair && a->pair == b->pair && !has_edge(state->c->graph, from, to))
-            put(&t, "\n  %s waits for %s, to overlap with it", name, other);
-        else if (from < sp->njobs && to < sp->njobs && !has_edge(state->c->graph, from, to))
-            put(&t, "\n  %s waits for %s, which comes before it in the order of rank %d", name, other, a->rank);
-        else
-            put(&t, "\n  %s waits for %s", name, other);
-        shown++;
+        enum wait wait = to >= n ? WAIT_ROOM : wait_between(state, from, to);
+        found[wait] = true;
+        if (shown++ < 12)
+            put_wait(&t, state, wait, from, to < n ? to : cycle[(i + 2) % len]);
     }
     if (len > 12)
         put(&t, "\n  ... and more");
-    die("%s: deadlock: %d of %d jobs can never start; raise the cap or change the order, because%s", sp->file,
-        n - state->sc->nstarts, n, t.s);
+    die("%s: deadlock: %d of %d jobs can never start; %s, because%s", state->sp->file, n - state->sc->nstarts, n,
+        way_out(found), t.s);
 }

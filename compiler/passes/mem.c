@@ -268,30 +268,6 @@ static void index_over(struct plan *plan) {
     k->over_at[k->nbufs] = n;
 }
 
-#define BEYOND " more than the cluster's "
-bool is_beyond_memory(const char *error) {
-    return strstr(error, BEYOND "memory") || strstr(error, BEYOND "host_memory");
-}
-
-static void check_memory(const struct spec *sp, const struct rank *k, int r, const bool *opens) {
-    if ((double)k->host > sp->machine.host_memory)
-        die("%s: rank %d needs %lld bytes of host memory, %.0f" BEYOND "host_memory of %.0f; offload "
-            "less",
-            sp->file, r, (long long)k->host, (double)k->host - sp->machine.host_memory, sp->machine.host_memory);
-    if ((double)k->arena <= sp->machine.memory)
-        return;
-    int64_t live[NKINDS] = {0};
-    for (int i = 0; i < k->nbufs; i++)
-        if (!opens[i])
-            live[k->buf[i].kind] += k->buf[i].bytes;
-    die("%s: rank %d needs %lld bytes, %.0f" BEYOND "memory of %.0f: weights %lld, gradients %lld, "
-        "optimizer %lld, workspace %lld, the rest activations and fetched weights; lower the cap, recompute, offload, "
-        "shard, or use more ranks",
-        sp->file, r, (long long)k->arena, (double)k->arena - sp->machine.memory, sp->machine.memory,
-        (long long)(live[K_weight] + live[K_wshard]), (long long)(live[K_wgrad] + live[K_gshard] + live[K_gown]),
-        (long long)live[K_opt], (long long)live[K_work]);
-}
-
 /* Allocates tables large enough for every rank. */
 static struct plan take_tables(const struct spec *sp, const struct program *p) {
     int n = 0;
@@ -440,8 +416,8 @@ bool mem_plan(const struct compile *c) {
         if (k->least == 0 || k->arena < k->least)
             k->least = k->arena;
         index_over(&plan);
-        if (!c->choices.any_memory)
-            check_memory(sp, k, r, plan.opens);
     }
+    if (!c->choices.any_memory)
+        memory_check(sp, p);
     return delays;
 }

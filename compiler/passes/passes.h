@@ -52,10 +52,13 @@ struct program *lower(const struct compile *c);
  * they are reused as little earlier as fits, or as the schedule permits, and it returns true. Dies beyond the cluster's
  * memory, unless choices.any_memory permits it. */
 bool mem_plan(const struct compile *c);
-bool is_beyond_memory(const char *error); /* returns whether an error reports that */
 /* Returns the bytes of an arena that a buffer occupies. Even an empty one (a stage without weights) gets a place of its
  * own. */
 int64_t mem_room(const struct spec *sp, int64_t bytes);
+
+/* memory_check.c: dies if some rank's arenas are beyond the cluster's memory, naming the rank that needs most */
+void memory_check(const struct spec *sp, const struct program *p);
+bool is_beyond_memory(const char *error); /* returns whether an error reports that */
 
 /* lanes.c: needs mem, because reused bytes are an order too; gives the waits, transitively reduced. */
 void lanes_sync(struct program *p);

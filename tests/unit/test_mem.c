@@ -252,6 +252,7 @@ Test(mem, the_cluster_s_memory_is_the_limit) {
     cr_assert_str_eq(
         death_of(plan_twenty, sp),
         "pianola: error: drawn.lua: rank 0 needs 20 bytes, 1 more than the cluster's memory of 19: weights 0, "
-        "gradients 0, optimizer 0, workspace 0, the rest activations and fetched weights; lower "
-        "the cap, recompute, offload, shard, or use more ranks\n");
+        "gradients 0, optimizer 0, workspace 0, the rest activations and fetched weights; it takes less with "
+        "--recompute, a lower cap, offload = \"auto\", homes that several ranks share (zero1.lua, fsdp.lua), teams "
+        "(-D tensor=2) or more ranks\n");
 }

@@ -548,10 +548,10 @@ Test(sched, a_full_cap_is_explained) {
             add_job(sp, s, b, OP_B, 0, 0);
         }
     sp->limits.cap[0] = 1;
-    cr_assert_str_eq(deadlock(sp), "pianola: error: drawn.lua: deadlock: 7 of 8 jobs can never start; raise the cap "
-                                   "or change the order, because\n"
-                                   "  0B0 waits for 1B0\n  1B0 waits for 1F0\n"
-                                   "  1F0 waits for room on rank 0, whose cap of 1 is full until 0B0\n");
+    cr_assert_str_eq(deadlock(sp),
+                     "pianola: error: drawn.lua: deadlock: 7 of 8 jobs can never start; raise the cap, because\n"
+                     "  0B0 waits for 1B0\n  1B0 waits for 1F0\n"
+                     "  1F0 waits for room on rank 0, whose cap of 1 is full until 0B0\n");
 }
 
 /* 0F1 fills a gap: it waits for room, not for its turn. */
@@ -563,10 +563,10 @@ Test(sched, a_job_that_fills_is_explained) {
     sp->strict = true;
     sp->job[2].fill = true;
     sp->limits.cap[0] = 1;
-    cr_assert_str_eq(deadlock(sp), "pianola: error: drawn.lua: deadlock: 3 of 4 jobs can never start; raise the cap "
-                                   "or change the order, because\n"
-                                   "  0B0 waits for 0F1\n"
-                                   "  0F1 waits for room on rank 0, whose cap of 1 is full until 0B0\n");
+    cr_assert_str_eq(deadlock(sp),
+                     "pianola: error: drawn.lua: deadlock: 3 of 4 jobs can never start; raise the cap, because\n"
+                     "  0B0 waits for 0F1\n"
+                     "  0F1 waits for room on rank 0, whose cap of 1 is full until 0B0\n");
 }
 
 /* Rank 0 wants 0B0 before 0F1, rank 1 wants 1F1 before 1B0. */
@@ -578,10 +578,10 @@ Test(sched, a_strict_order_is_explained) {
         for (int i = 0; i < 8; i++)
             if (!strcmp(job_name(NULL, sp->job[j].s, sp->job[j].b, sp->job[j].d), order[i]))
                 sp->job[j].prio = i;
-    cr_assert_str_eq(deadlock(sp), "pianola: error: drawn.lua: deadlock: 7 of 8 jobs can never start; raise the cap "
-                                   "or change the order, because\n"
-                                   "  0B0 waits for 1B0\n"
-                                   "  1B0 waits for 1F1, which comes before it in the order of rank 1\n"
-                                   "  1F1 waits for 0F1\n"
-                                   "  0F1 waits for 0B0, which comes before it in the order of rank 0\n");
+    cr_assert_str_eq(deadlock(sp),
+                     "pianola: error: drawn.lua: deadlock: 7 of 8 jobs can never start; change the order, because\n"
+                     "  0B0 waits for 1B0\n"
+                     "  1B0 waits for 1F1, which comes before it in the order of rank 1\n"
+                     "  1F1 waits for 0F1\n"
+                     "  0F1 waits for 0B0, which comes before it in the order of rank 0\n");
 }

@@ -257,7 +257,7 @@ fails "bandwidth beside levels" "--bandwidth and --levels exclude each other: th
 fails "memory with levels" "--memory holds for one level of links: within a group it is not known how many ranks later stages have, and so how many minibatches a stage keeps; leave --memory out, or give --workers and --bandwidth" --profile $vgg --levels 2x1,4x1 --memory 1e9
 fails "another command's memory" "--memory least: expected bytes, such as 1e9" $four --memory least
 expect "a plan of memory" "pianola: error: --memory most: expected spare or least" "$("$PIANOLA" show schedules/1f1b.lua --memory most 2>&1)"
-expect "a limit on memory" "pianola: error: schedules/1f1b.lua: rank 0 needs 7 bytes, 1 more than the cluster's memory of 6" \
+expect "a limit on memory" "pianola: error: schedules/1f1b.lua: rank 1 needs 8 bytes, 2 more than the cluster's memory of 6" \
     "$("$PIANOLA" show schedules/1f1b.lua --memory 6 2>&1 | cut -d: -f1-4)"
 fails "a profile with a cluster" "--cluster goes with --model: a profile has its times, and --bandwidth says how fast links are" --profile $vgg --cluster "$room/cluster.lua"
 fails "a profile with parameters" "-D batches=2: a profile has no parameters" --profile $vgg -D batches=2
