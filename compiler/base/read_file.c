@@ -18,6 +18,13 @@ static size_t plain_text(char *s, size_t n) {
 /* The first bytes of the pointer that Git LFS puts in a large file's place (runtime/store/lfs.h). */
 static const char pointer[] = "version https://git-lfs.github.com/spec/";
 
+const char *(*read_file_guess)(const char *missing);
+
+static _Noreturn void refuse_missing(const char *path, int err) {
+    const char *meant = err == ENOENT && read_file_guess ? read_file_guess(path) : NULL;
+    die("%s: %s%s%s%s", path, strerror(err), meant ? "; did you mean " : "", meant ? meant : "", meant ? "?" : "");
+}
+
 char *read_file(const char *path, size_t *size) {
     static bool stdin_was_read;
     bool in = strcmp(path, "-") == 0;
@@ -26,7 +33,7 @@ char *read_file(const char *path, size_t *size) {
     stdin_was_read |= in;
     FILE *f = in ? stdin : fopen(path, "rb");
     if (!f)
-        die("%s: %s", path, strerror(errno));
+        refuse_missing(path, errno);
     char *s = NULL;
     size_t cap = 0, n = 0, got;
     do {

@@ -25,6 +25,7 @@
 #include "command.h"
 #include "pipeline.h"
 #include "files.h"
+#include "options.h"
 #include "time_to_loss.h"
 #include <math.h>
 #include <stdlib.h>
@@ -102,18 +103,14 @@ static int column_named(const char *head) {
         heads[i] = column[i].head;
     }
     const char *near = nearest(head, heads, NCOLUMNS);
-    struct text all = {0};
-    for (int i = 0; i < NCOLUMNS; i++)
-        put(&all, "%s%s", i ? ", " : "", heads[i]);
-    die("--sort %s: there is no such column%s%s%s; the columns are %s", head, near ? "; did you mean '" : "",
-        near ? near : "", near ? "'?" : "", all.s);
+    die("--sort %s: there is no such column%s%s%s; use %s", head, near ? "; did you mean '" : "", near ? near : "",
+        near ? "'?" : "", listed(column_words()));
 }
 
 /* Returns the ranks' shares of the model, each a W-th of it, that one live activation of c's report is on average. */
 static double shares_of_activation(const struct compile *c) {
-    double slices = c->report->slices ? c->report->slices : 1;
     int parts = c->spec->model ? c->spec->stages : c->report->stages; /* a model's team members have a part each */
-    return (double)c->report->workers / parts / slices;
+    return (double)c->report->workers / parts / slices_of(&c->spec->names);
 }
 
 static struct row measure_row(const struct compile *c, const char *file) {
@@ -134,8 +131,7 @@ static struct row measure_row(const struct compile *c, const char *file) {
     f[HELD] = report->memory_time.room > 0 ? report->memory_time.held / report->memory_time.room : 0;
     for (int k = 0; k < report->workers; k++) {
         const struct rank_report *rank = &report->rank[k];
-        double live = rank->peak_activations * share;
-        f[LIVE] = live > f[LIVE] ? live : f[LIVE];
+        f[LIVE] = fmax(f[LIVE], rank->peak_activations * share);
         f[MEMORY] = (double)rank->peak_bytes > f[MEMORY] ? (double)rank->peak_bytes : f[MEMORY];
         f[LEAST] = (double)rank->least_bytes > f[LEAST] ? (double)rank->least_bytes : f[LEAST];
         f[SENT] += (double)rank->bytes_received;

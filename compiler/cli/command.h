@@ -139,6 +139,9 @@ bool is_accepted(const char *certificate);
 const char *column_words(void);
 /* shipped.c */
 int list_schedules(void);
+/* Returns the folder of schedules: next to the program's folder in a build tree, under share/ when installed; NULL:
+ * there is none. */
+const char *shipped_folder(void);
 const char *const *shipped_schedules(int *n); /* their paths, sorted by name */
 const char *shipped_file(const char *name);   /* name: "models/llama.lua" */
 /* weights_model.c: if no model is given, chooses the shipped model that the file of weights belongs to. Sets its sizes

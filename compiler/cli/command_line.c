@@ -1,6 +1,7 @@
 /* Reads the command line of one command. */
 #include "base/text.h"
 #include "command.h"
+#include "guess.h"
 #include "options.h"
 #include "terminal.h"
 #include <getopt.h>
@@ -11,6 +12,7 @@
 /* Dies unless the command accepts this number of files. */
 static void check_files(const struct settings *settings, const struct command *command) {
     const char *second = settings->nfiles > 1 ? settings->file[1] : NULL;
+    refuse_spaces(settings, command->several);
     if (settings->draw.list) {
         if (settings->nfiles)
             die("`show --list` takes no file, but got '%s'", settings->file[0]);
@@ -54,7 +56,10 @@ static void set_defaults(struct settings *settings) {
             set_member(settings, &options[i], options[i].standard);
 }
 
-static _Noreturn void refuse_unknown(const struct command *command, const char *word) {
+static _Noreturn void refuse_unknown(const struct command *command, const char *word, const char *next) {
+    const char *parameter = guess_parameter(command, word, next);
+    if (*parameter)
+        die("unknown option %.*s%s", (int)strcspn(word, "="), word, parameter);
     const char **names = NEW(const char *, noptions);
     for (int i = 0; i < noptions; i++)
         names[i] = options[i].name;
@@ -84,8 +89,11 @@ static const char *letters(void) {
 }
 
 static void parse_option(struct settings *settings, const struct command *command, const struct option_row *row) {
-    if (!option_text(row, command))
-        die("`%s` takes no --%s; see `pianola help %s`", command->name, row->name, command->name);
+    if (!option_text(row, command)) {
+        const char *parameter = guess_parameter(command, row->name, row->arg ? optarg : NULL);
+        die("`%s` takes no --%s%s", command->name, row->name,
+            *parameter ? parameter : format("; see `pianola help %s`", command->name));
+    }
     if (row->arg && !*optarg)
         die("--%s needs a value, but got an empty one; see `pianola help %s`", row->name, command->name);
     set_member(settings, row, optarg);
@@ -112,7 +120,7 @@ static void parse_options(struct settings *settings, const struct command *comma
         if (key == ':')
             die("%s needs a value; see `pianola help %s`", word, command->name);
         if (key == '?')
-            refuse_unknown(command, word);
+            refuse_unknown(command, word, argv[optind]);
         for (int i = 0; key != 0 && i < noptions; i++)
             if (options[i].letter == key)
                 which = i;

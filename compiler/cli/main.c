@@ -1,5 +1,7 @@
 /* The main program. */
+#include "base/read_file.h"
 #include "command.h"
+#include "guess.h"
 #include "options.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -16,6 +18,7 @@ static void close_stdout(void) {
 
 int main(int argc, char **argv) {
     atexit(close_stdout);
+    read_file_guess = guess_file;
     if (argc < 2) {
         help_usage(stderr);
         return 2;

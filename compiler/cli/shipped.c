@@ -7,23 +7,38 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Returns the folder of schedules: next to the program's folder in a build tree, under share/ when installed. */
-static const char *shipped_folder(void) {
-    static const char *const places[] = {"../schedules", "../share/pianola/schedules"};
+static const char *const places[] = {"../schedules", "../share/pianola/schedules"};
+
+/* Returns the folder that holds this program; NULL: unknown, as in a page. */
+static const char *own_folder(void) {
     char self[4096];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n <= 0)
-        die("cannot find this program's own place: %s", strerror(errno));
+        return NULL;
     self[n] = 0;
     *strrchr(self, '/') = 0;
-    for (int i = 0; i < 2; i++) {
+    return copy_string(self);
+}
+
+const char *shipped_folder(void) {
+    const char *self = own_folder();
+    for (int i = 0; self && i < 2; i++) {
         char *path = realpath(format("%s/%s", self, places[i]), NULL);
         const char *found = path ? copy_string(path) : NULL;
         free(path);
         if (found)
             return found;
     }
-    die("no schedules in %s/%s or %s/%s", self, places[0], self, places[1]);
+    return NULL;
+}
+
+static const char *needed_folder(void) {
+    const char *folder = shipped_folder(), *self = own_folder();
+    if (!self)
+        die("cannot find this program's own place: %s", strerror(errno));
+    if (!folder)
+        die("no schedules in %s/%s or %s/%s", self, places[0], self, places[1]);
+    return folder;
 }
 
 static int is_script(const struct dirent *e) {
@@ -35,7 +50,7 @@ static int by_bytes(const struct dirent **a, const struct dirent **b) { return s
 
 /* Returns the folder, relative to the current one if it lies inside. */
 static const char *near_folder(void) {
-    const char *folder = shipped_folder();
+    const char *folder = needed_folder();
     char here[4096];
     size_t inside = getcwd(here, sizeof here) ? strlen(here) : 0;
     return inside > 1 && strncmp(folder, here, inside) == 0 && folder[inside] == '/' ? folder + inside + 1 : folder;
@@ -60,7 +75,7 @@ const char *const *shipped_schedules(int *n) {
 
 /* Prints each schedule with its first line, a comment that describes it. */
 int list_schedules(void) {
-    const char *folder = shipped_folder();
+    const char *folder = needed_folder();
     struct dirent **entry;
     int n = scandir(folder, &entry, is_script, by_bytes);
     if (n < 0)

@@ -26,7 +26,7 @@ expect "a parameter of none" \
     "pianola: error: -D chunks=2: none of the scripts has this parameter" \
     "$("$PIANOLA" compare schedules/1f1b.lua schedules/gpipe.lua -D chunks=2 2>&1)"
 expect "no such column" \
-    "pianola: error: --sort makspan: there is no such column; did you mean 'makespan'?; the columns are schedule, stages, makespan, mean, p95, steady, bubble, closed, stale, versions, exposed, live, memory, least, sent, bound, gap, held, one-ahead, two-ahead" \
+    "pianola: error: --sort makspan: there is no such column; did you mean 'makespan'?; use schedule, stages, makespan, mean, p95, steady, bubble, closed, stale, versions, exposed, live, memory, least, sent, bound, gap, held, one-ahead or two-ahead" \
     "$("$PIANOLA" compare schedules/1f1b.lua --sort makspan 2>&1)"
 
 expect "columns sort by their headings" "1f1b v_min zbv" "$(column schedule --sort memory)"

@@ -17,6 +17,21 @@ says() {
 S=schedules/1f1b.lua
 says "pianola: error: unknown command 'shwo'; did you mean 'show'?" shwo $S
 says "pianola: error: unknown option --modle; did you mean --model; see \`pianola help show\`" show $S --modle x
+# What newcomers type first.
+for given in "--batches 16" --batches=16; do
+    # shellcheck disable=SC2086
+    says "pianola: error: unknown option --batches; a script's parameter is set with -D batches=16" show $S $given
+done
+says "pianola: error: unknown option --batches; a script's parameter is set with -D batches=N" run $S --batches
+says "pianola: error: \`show\` takes no --workers; a script's parameter is set with -D workers=8" show $S --workers 8
+says "pianola: error: -D workers: a setting has no spaces; write -D workers=8" show $S -D workers = 8
+says "pianola: error: -D workers: a setting has no spaces; write -D workers=8" compare $S -D workers =8
+says "pianola: error: -D workers=: a setting has no spaces; write -D workers=8" show $S -D workers= 8
+says "pianola: error: 1f1b: No such file or directory; did you mean schedules/1f1b.lua?" show 1f1b
+says "pianola: error: gpipe.lua: No such file or directory; did you mean schedules/gpipe.lua?" check gpipe.lua
+says "pianola: error: gpt: No such file or directory; did you mean schedules/models/gpt.lua?" show $S --model gpt
+says "pianola: error: schedules/zbv: No such file or directory; did you mean schedules/zbv.lua?" show schedules/zbv --json
+says "pianola: error: zigzag: No such file or directory" show zigzag
 says "pianola: error: --steps -1: expected a whole number of at least 0" run $S --steps -1
 says "pianola: error: --width 1e3: expected a whole number of at least 20" show $S --width 1e3
 says "pianola: error: \`show --list\` takes no file, but got '$S'" show --list $S
