@@ -65,7 +65,14 @@ HEADERS := config.h model.h ops.h rt_program.h
 $(B)/libpianola-host.a: $(RUNTIME)
 	rm -f $@
 	ar rcs $@ $^
-$(B)/obj/runtime/comm/comm_mpi.o: private CC := mpicc
+# Without MPI, ranks meet over TCP alone. libpianola-nompi.a makes them do so where only the runtime's build had MPI.
+$(B)/obj/runtime/comm/comm_mpi.o: private CC := $(if $(shell command -v mpicc),mpicc,$(CC) -DNO_MPI)
+$(B)/obj/nompi/comm_mpi.o: runtime/comm/comm_mpi.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -O3 -DNO_MPI -c -o $@ $<
+$(B)/libpianola-nompi.a: $(B)/obj/nompi/comm_mpi.o
+	rm -f $@
+	ar rcs $@ $^
 # $(1): the prefix, relative to the file; $(2): the library's folder; $(3): its name; $(4): CPU or GPU; $(5): libraries.
 pc = printf '%s\n' 'prefix=$${pcfiledir}$(1)' 'includedir=$${prefix}/include' 'libdir=$${prefix}$(2)' \
     'Name: $(3)' 'Description: replays a rank of a program on a $(4)' 'Version: 0.1.0' \
@@ -75,7 +82,7 @@ $(B)/pianola-host.pc: Makefile
 	@mkdir -p $(B)/include/pianola
 	for h in $(HEADERS); do ln -sf "$(CURDIR)/runtime/$$h" $(B)/include/pianola/; done
 	{ $(call pc_host,,); } >$@
-runtime: $(B)/libpianola-host.a $(B)/pianola-host.pc
+runtime: $(B)/libpianola-host.a $(B)/libpianola-nompi.a $(B)/pianola-host.pc
 
 # The CUDA half is two libraries: one that `pianola run --device cuda` opens, with all ranks in its process, and one
 # that ranks' own programs link, like pianola-host. Only these need nvcc, and only the second needs NCCL. The C files
@@ -100,7 +107,6 @@ build/cuda/%.o: runtime/%.cu Makefile
 build/pic/%.o: runtime/%.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -O3 -fno-trapping-math -fPIC -c -o $@ $<
-# Without MPI, ranks on GPUs meet over TCP alone.
 build/pic/comm/comm_mpi.o: private CC := $(if $(shell command -v mpicc),mpicc,$(CC) -DNO_MPI)
 # An archive, from which each program links what it needs.
 build/pic/shared.a: $(PIC)
@@ -315,10 +321,10 @@ demo-smollm: deps
 	@tests/models/smollm/demo.sh $(SMOLLM) build/devil.txt build/smollm
 
 to = $(DESTDIR)$(PREFIX)
-install: $(B)/pianola $(B)/libpianola-host.a
+install: $(B)/pianola $(B)/libpianola-host.a $(B)/libpianola-nompi.a
 	install -d "$(to)/bin" "$(to)/lib/pkgconfig" "$(to)/include/pianola" "$(to)/share/pianola"
 	install -m 755 $(B)/pianola "$(to)/bin/"
-	install -m 644 $(B)/libpianola-host.a "$(to)/lib/"
+	install -m 644 $(B)/libpianola-host.a $(B)/libpianola-nompi.a "$(to)/lib/"
 	install -m 644 $(HEADERS:%=runtime/%) "$(to)/include/pianola/"
 	{ $(call pc_host,/../..,/lib); } >"$(to)/lib/pkgconfig/pianola-host.pc"
 	for f in libpianola-cuda.a libpianola-cuda.so; do \

@@ -177,31 +177,32 @@ static void check_run(const struct compile *c, const struct settings *settings) 
     }
 }
 
-/* Prints the plan of the run and its device. */
-static void print_plan(const struct compile *c, const struct settings *settings, const struct style *style) {
-    const char *blas = host_blas();
+/* Returns the plan of the run and its device as text. */
+static struct introduction introduction_of(const struct compile *c, const struct settings *settings) {
+    struct style style = terminal_style(settings);
+    struct introduction introduction = {0};
+    struct text *notes = &introduction.notes;
     if (!settings->json) {
-        struct text t = {0};
-        emit_grid(&t, c->program, c->timeline, c->report->unit, style);
-        emit_report(&t, c->report, style);
-        fwrite(t.s, 1, t.n, stdout);
-        fflush(stdout);
+        emit_grid(&introduction.out, c->program, c->timeline, c->report->unit, &style);
+        emit_report(&introduction.out, c->report, &style);
     }
     const struct rt_model *model = &c->spec->model->rt;
     if (model->input == INPUT_TOKENS)
-        fprintf(stderr, "pianola: microbatches of %d rows of %d tokens\n", model->rows / model->context,
-                model->context);
+        put(notes, "pianola: microbatches of %d rows of %d tokens\n", model->rows / model->context, model->context);
     if (model->input == INPUT_TOKENS && !settings->train.data && settings->train.steps > 0)
-        fprintf(stderr, "pianola: no --data: training on random tokens; give a text with --data FILE\n");
+        put(notes, "pianola: no --data: training on random tokens; give a text with --data FILE\n");
     if (!settings->train.cuda)
-        fprintf(stderr, "pianola: %d ranks in one process, matrix products by %s, one thread a rank\n",
-                c->spec->workers, blas);
+        put(notes, "pianola: %d rank%s in one process, matrix products by %s, one thread a rank\n", c->spec->workers,
+            c->spec->workers == 1 ? "" : "s", host_blas());
+    return introduction;
 }
 
 /* Prints the first step's loss, for --steps 0. The loss is computed with the weights before the update, and the update
  * is then discarded. */
-static void tell_first_loss(const struct compile *c, const struct settings *settings, struct data *data) {
-    struct trained trained = train(c, settings, data, 1, 0, NULL, (struct listener){0});
+static void tell_first_loss(const struct compile *c, const struct settings *settings, struct data *data,
+                            const struct introduction *introduction) {
+    struct listener listener = {.introduction = introduction};
+    struct trained trained = train(c, settings, data, 1, 0, NULL, listener);
     if (settings->json)
         printf("{\n  \"schema\": 1,\n  \"schedule\": %s,\n  \"steps\": 0,\n  \"loss\": %s\n}\n", quoted(c->spec->name),
                figure_or_null(trained.loss[0]));
@@ -219,11 +220,12 @@ static void note_loss(void *context, const struct rt_program *p, const struct rt
     *(double *)context = of->validation;
 }
 
-static void evaluate(const struct compile *c, const struct settings *settings, struct data *data,
-                     struct data *held_out) {
+static void evaluate(const struct compile *c, const struct settings *settings, struct data *data, struct data *held_out,
+                     const struct introduction *introduction) {
     double loss = NAN;
     int64_t n = data_sequences(held_out), tokens = n * c->spec->model->rt.context;
     struct listener listener = {.ended = note_loss, .context = &loss, .held_out = held_out, .records = true};
+    listener.introduction = introduction;
     struct trained trained = train(c, settings, data, 0, 0, NULL, listener);
     int64_t step = trained.result.from;
     const char *of = settings->checkpoint.folder ? format(", of step %lld", (long long)step) : "";
@@ -278,9 +280,9 @@ static struct outcome outcome_of(const struct compile *c, const struct settings 
 /* Trains and reports; returns the exit status. If a signal ended the run, predicts nothing, because the last steps were
  * the ones to be timed. */
 static int train_steps(const struct compile *c, const struct settings *settings, struct data *data,
-                       struct data *held_out) {
+                       struct data *held_out, const struct introduction *introduction) {
     int64_t kept = settings->record.timeline ? timeline_kept(settings->train.steps) : 0;
-    struct trained trained = train_and_record(c, settings, data, held_out, kept);
+    struct trained trained = train_and_record(c, settings, data, held_out, kept, introduction);
     struct outcome outcome = outcome_of(c, settings, &trained);
     struct prediction prediction = {NAN, NAN};
     bool whole = trained.result.signal == 0;
@@ -302,7 +304,6 @@ static int train_steps(const struct compile *c, const struct settings *settings,
 
 int cmd_run(const struct settings *given) {
     struct settings own = *given, *settings = &own;
-    struct style style = terminal_style(settings);
     if (settings->train.validate_every > settings->train.steps && settings->train.steps > 0)
         settings->train.validate_every = settings->train.steps; /* else no validation would run */
     if (settings->published.weights)
@@ -324,18 +325,18 @@ int cmd_run(const struct settings *given) {
         die("%s", why);
     if (held_out)
         data_hold_out(held_out, data_sequences(held_out));
-    print_plan(&c, settings, &style);
+    struct introduction introduction = introduction_of(&c, settings);
     if (settings->train.steps == 0) {
         if (held_out)
-            evaluate(&c, settings, data, held_out);
+            evaluate(&c, settings, data, held_out, &introduction);
         else
-            tell_first_loss(&c, settings, data);
+            tell_first_loss(&c, settings, data, &introduction);
         data_close(data);
         if (held_out)
             data_close(held_out);
         return 0;
     }
-    int code = train_steps(&c, settings, data, held_out);
+    int code = train_steps(&c, settings, data, held_out, &introduction);
     data_close(data);
     if (held_out)
         data_close(held_out);

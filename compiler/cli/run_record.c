@@ -40,7 +40,7 @@ static void draw_record(const struct record *record, const struct rt_result *res
 }
 
 struct trained train_and_record(const struct compile *c, const struct settings *settings, struct data *data,
-                                struct data *held_out, int64_t kept) {
+                                struct data *held_out, int64_t kept, const struct introduction *introduction) {
     struct update_times times = update_times(c->program, c->timeline);
     struct record record = {.c = c, .settings = settings};
     int64_t validations = settings->train.steps / settings->train.validate_every + 1;
@@ -49,7 +49,10 @@ struct trained train_and_record(const struct compile *c, const struct settings *
     record.seconds = NEW(double, settings->train.steps);
     record.validation = NEW(double, validations);
     record.validated = NEW(double, validations);
-    struct listener listener = {settings->record.loss_svg ? record_step : NULL, &record, held_out, .records = true};
+    struct listener listener = {.ended = settings->record.loss_svg ? record_step : NULL, .context = &record};
+    listener.introduction = introduction;
+    listener.held_out = held_out;
+    listener.records = true;
     listener.times = !settings->train.cuda;
     if (strcmp(c->report->unit, "s") == 0) {
         listener.predicted = times.at;

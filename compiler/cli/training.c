@@ -41,6 +41,13 @@ static void tell_step_loss(void *context, const struct rt_ended *of) {
     told->listener.ended(told->listener.context, told->program, of);
 }
 
+static void introduce(void *context) {
+    const struct introduction *introduction = ((const struct told *)context)->listener.introduction;
+    fwrite(introduction->out.s, 1, introduction->out.n, stdout);
+    fflush(stdout);
+    fwrite(introduction->notes.s, 1, introduction->notes.n, stderr);
+}
+
 /* Loads the CUDA library from the program's folder, or from lib/ under its prefix; PIANOLA_CUDA overrides both. */
 static cuda_train_function *cuda_library(void) {
     char self[4096];
@@ -167,6 +174,7 @@ struct trained train(const struct compile *c, const struct settings *settings, s
     run.predicted = listener.predicted;
     run.predicted_step = listener.predicted_step;
     run.looks = listener.records;
+    run.begun = listener.introduction ? introduce : NULL;
     run.ended = listener.ended ? tell_step_loss : NULL;
     run.context = &told;
     run.evaluates = settings->train.steps == 0;

@@ -21,11 +21,17 @@ struct trained {
     struct cuda_run cuda; /* results with --device cuda */
 };
 
+/* What a run tells about itself once it begins, on stdout and on stderr. */
+struct introduction {
+    struct text out, notes;
+};
+
 /* Further requests of a caller. `ended`, if not NULL, is called after each step, as rt_run.ended is. */
 struct listener {
     void (*ended)(void *context, const struct rt_program *p, const struct rt_ended *of);
     void *context;
-    struct data *held_out; /* as in rt_run */
+    const struct introduction *introduction; /* printed once no rank refuses to begin; NULL: there is none */
+    struct data *held_out;                   /* as in rt_run */
     const double *predicted;
     double predicted_step;
     bool records; /* writes all files that `run` is asked for during training, and checks that numbers are finite */

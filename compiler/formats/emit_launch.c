@@ -2,11 +2,29 @@
  * that starts the process's own rank, mpirun's application file, srun's multi-prog file. */
 #include "formats.h"
 
+/* mpicc links MPI. Where it is missing, a C compiler links what stands in for the runtime's part over MPI, so the ranks
+ * meet over TCP alone. A runtime that was built without MPI has no such library, and needs none. */
+static void put_compiler(struct text *t) {
+    put(t, "compiler := $(or $(MPICC),$(shell command -v mpicc >/dev/null 2>&1 && echo mpicc))\n"
+           "ifneq ($(goals),)\n"
+           "ifeq ($(compiler),)\n"
+           "compiler := $(CC)\n"
+           "without := $(shell test -f $(lib-nompi) && echo yes)\n"
+           "without := $(if $(without),-Wl$(comma)-u$(comma)mpi_open $(lib-nompi))\n"
+           "$(info mpicc not found: the ranks will meet over TCP alone)\n"
+           "else ifeq ($(shell command -v $(compiler) 2>/dev/null),)\n"
+           "$(error $(compiler) not found: install MPI (on Debian: libopenmpi-dev), name its compiler with MPICC, or "
+           "leave "
+           "MPICC out)\n"
+           "endif\n"
+           "endif\n");
+}
+
 /* A C compiler builds rank<k>.cu for both: the file is a table, and the kernels are in the library. */
 static void put_build(struct text *t, const char *suffix, const char *runtime) {
     put(t,
         "$(ranks:=%s): rank%%%s: rank%%.cu $(lib-%s)\n"
-        "\t$(MPICC) -std=c11 -g -x c $< -x none -o $@ $(call ask,%s,--cflags --libs)\n",
+        "\t$(compiler) -std=c11 -g -x c $< -x none -o $@ $(without) $(call ask,%s,--cflags --libs)\n",
         suffix, suffix, runtime, runtime);
 }
 
@@ -26,22 +44,19 @@ void emit_makefile(struct text *t, const struct program *p) {
         "# The runtimes are what pkg-config finds as pianola-host and pianola-cuda: in the build/ of a source tree\n"
         "# above this folder, beside the pianola that is called by that name, or where the system keeps them.\n",
         p->workers, tame(p->name), p->workers);
-    put(t, "MPICC ?= mpicc\n"
-           "up := $(CURDIR)/..\n"
+    put(t, "up := $(CURDIR)/..\n"
            "own := $(shell dirname \"$$(command -v pianola)\")/../lib/pkgconfig\n"
            "path := $(PKG_CONFIG_PATH):$(up)/build:$(up)/../build:$(up)/../../build:$(own)\n"
            "ask = $(shell PKG_CONFIG_PATH=\"$(path)\" pkg-config $(2) $(1) 2>/dev/null)\n"
            "lib-pianola-host := $(call ask,pianola-host,--variable=libdir)/libpianola-host.a\n"
+           "lib-nompi := $(call ask,pianola-host,--variable=libdir)/libpianola-nompi.a\n"
+           "comma := ,\n"
            "lib-pianola-cuda := $(call ask,pianola-cuda,--variable=libdir)/libpianola-cuda.a\n"
            "ranks :=");
     for (int r = 0; r < p->workers; r++)
         put(t, " rank%d", r);
-    put(t, "\n\ngoals := $(filter-out clean,$(or $(MAKECMDGOALS),all))\n"
-           "ifneq ($(goals),)\n"
-           "ifeq ($(shell command -v $(MPICC) 2>/dev/null),)\n"
-           "$(error $(MPICC) not found: install MPI (on Debian: libopenmpi-dev), or name its compiler with MPICC)\n"
-           "endif\n"
-           "endif\n");
+    put(t, "\n\ngoals := $(filter-out clean,$(or $(MAKECMDGOALS),all))\n");
+    put_compiler(t);
     put_need(t, "filter-out gpu %.gpu,$(goals)", "pianola-host", "make install, or make runtime in the source tree");
     put_need(t, "filter gpu %.gpu,$(goals)", "pianola-cuda",
              "it needs nvcc and NCCL; make gpu in the source tree, and make install if it is to be installed");
@@ -57,16 +72,16 @@ void emit_starter(struct text *t, const struct program *p, const char *suffix) {
         "#!/bin/sh\n"
         "# Starts the rank of %s that this process is, with all arguments: mpirun -n %d rank%s --steps 300\n"
         "# Who says which rank: --rank K, then RANK, then Open MPI, PMIx, PMI and Slurm.\n"
-        "here=$(dirname -- \"$0\") said='' last=''\n"
+        "here=$(dirname -- \"$0\") said='' last='' help=''\n"
         "for word; do\n"
         "    [ \"$last\" != --rank ] || said=$word\n"
-        "    case $word in --rank=*) said=${word#--rank=} ;; esac\n"
+        "    case $word in --rank=*) said=${word#--rank=} ;; --help | -h) help=0 ;; esac\n"
         "    last=$word\n"
         "done\n",
         tame(p->name), p->workers, suffix);
     put(t,
         "for k in \"$said\" \"$RANK\" \"$OMPI_COMM_WORLD_RANK\" \"$PMIX_RANK\" \"$PMI_RANK\" \\\n"
-        "    \"$SLURM_PROCID\"%s; do\n"
+        "    \"$SLURM_PROCID\" \"$help\"%s; do\n"
         "    [ -z \"$k\" ] || break\n"
         "done\n"
         "fail() { echo \"pianola: error: $1\" >&2 && exit 2; }\n"

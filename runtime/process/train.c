@@ -56,6 +56,8 @@ static void *work(void *arg) {
     watch_rank(run->world.rank);
     watch_phase("waits for all ranks to start");
     rank_begin(run, &worker->training);
+    if (run->world.rank == 0 && run->whole->begun)
+        run->whole->begun(run->whole->context);
     rank_train(run, &worker->training);
     worker->routed = backend_routed(run);
     worker->norm = worker->training.step > run->from ? backend_norm(run, worker->training.step - 1) : NAN;

@@ -33,6 +33,7 @@ struct rt_run {
     bool evaluates;               /* the run only computes losses, as validations do, and trains nothing */
     const double *predicted;      /* predicted ends of the last stage's updates in the first step, for --losses; */
     double predicted_step;        /* and predicted seconds from one step to the next. NULL: there is no prediction */
+    void (*begun)(void *context); /* called once no rank refuses to begin, or NULL */
     void (*ended)(void *context, const struct rt_ended *of); /* called after each step, or NULL */
     void *context;
     /* Results, in the caller's memory; NULL: not requested. */

@@ -11,7 +11,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 make -s B="$(dirname "$PIANOLA")" install DESTDIR="$room/sta ge" PREFIX=/opt/pianola
 expect "make install" 0 $?
 at="$room/sta ge/opt/pianola"
-for file in bin/pianola lib/libpianola-host.a lib/pkgconfig/pianola-host.pc include/pianola/ops.h include/pianola/rt_program.h \
+for file in bin/pianola lib/libpianola-host.a lib/libpianola-nompi.a lib/pkgconfig/pianola-host.pc include/pianola/ops.h include/pianola/rt_program.h \
     share/pianola/schedules/1f1b.lua share/pianola/schedules/models/gpt.lua share/pianola/schedules/pianola.d.lua \
     share/man/man1/pianola.1 share/bash-completion/completions/pianola share/zsh/site-functions/_pianola \
     share/fish/vendor_completions.d/pianola.fish; do
@@ -65,7 +65,7 @@ expect "no runtime" "2 *** pianola-host not found: make install, or make runtime
 PATH=$PATH:$at/bin
 got=$(make -s -C "a b" MPICC=no-such-mpicc 2>&1)
 expect "no MPI" \
-    "2 *** no-such-mpicc not found: install MPI (on Debian: libopenmpi-dev), or name its compiler with MPICC.  Stop." \
+    "2 *** no-such-mpicc not found: install MPI (on Debian: libopenmpi-dev), name its compiler with MPICC, or leave MPICC out.  Stop." \
     "$? $(says "$got")"
 expect "nothing was compiled" "rank rank.gpu rank0.cu" "$(cd "a b" && echo rank*)"
 make -s -C "a b"
@@ -82,6 +82,23 @@ else
     got=$(make -s -C "a b" gpu 2>&1)
     expect "no runtime for GPUs" "2 yes" "$? $(grep -q '\*\*\* pianola-cuda not found: it needs nvcc and NCCL; ' <<<"$got" && echo yes)"
 fi
+# Without mpicc, a C compiler builds ranks that meet over TCP.
+mkdir "$room/tools" && ln -s /usr/bin/* "$room/tools/" && rm -f "$room/tools"/*mpi*
+compile gpipe "e f"
+got=$(PATH=$room/tools:$at/bin make -s -C "e f" 2>&1)
+expect "make without mpicc" "0 mpicc not found: the ranks will meet over TCP alone" "$? $got"
+expect "no MPI is linked" "" "$(ldd "e f"/rank[0-9] | grep -i mpi)"
+for rank in 0 1 2 3; do
+    RANK=$rank WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000)) timeout 60 "e f/rank" --steps 3 >"$room/tcp$rank" 2>&1 &
+done
+wait
+expect "ranks without MPI train" "$("$at/bin/pianola" run "$at/share/pianola/schedules/gpipe.lua" --model "$integers" --steps 3 2>/dev/null | sed -n 's/^weights *\([0-9a-f]*\).*/\1/p')" \
+    "$(sed -n 's/^weights *\([0-9a-f]*\).*/\1/p' "$room/tcp0")"
+got=$(OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 "e f/rank" --steps 3 2>&1)
+expect "under mpirun they say so" 1 "$(grep -c "an MPI launcher started this, but it is built without MPI" <<<"$got")"
+got=$(env -u RANK -u OMPI_COMM_WORLD_RANK -u PMIX_RANK -u PMI_RANK -u SLURM_PROCID "e f/rank" --help)
+expect "--help needs no rank" "0 Rank 0 of 4 of gpipe." "$? $(head -n 1 <<<"$got" | cut -d' ' -f1-6)"
+
 make -s -C "a b" clean && expect "make clean" "rank rank.gpu rank0.cu" "$(cd "a b" && echo rank*)"
 PATH=/usr/bin:/bin PKG_CONFIG_PATH="$at/lib/pkgconfig" make -s -C "a b"
 expect "make, with PKG_CONFIG_PATH" 0 $?
@@ -119,6 +136,8 @@ starts "rank 2 of 0: " "${all[@]}" --
 starts "rank 3 of 0: " "${all[@]:1}" --
 starts "rank 0 of 0: " RANK= "${all[@]:2}" --
 starts "rank 1 of 0: " SLURM_PROCID=1 --
+starts "rank 0 of 1: --help" --  --help
+starts "rank 2 of 1: -h" RANK=2 -- -h
 there="not there; the ranks are 0 to 3, and make -C 'c d' builds them"
 starts "pianola: error: c d/rank4: $there" RANK=4 --
 starts "pianola: error: rank -1: expected a whole number" -- --rank -1

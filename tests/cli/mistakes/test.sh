@@ -17,6 +17,9 @@ says() {
 S=schedules/1f1b.lua
 says "pianola: error: unknown command 'shwo'; did you mean 'show'?" shwo $S
 says "pianola: error: unknown option --modle; did you mean --model; see \`pianola help show\`" show $S --modle x
+# `run` prints no report before it refuses.
+touch "$room/notes"
+says "pianola: error: $room/notes: is no folder" run $S --model schedules/models/integers.lua --steps 1 --checkpoint "$room/notes"
 # What newcomers type first.
 for given in "--batches 16" --batches=16; do
     # shellcheck disable=SC2086
