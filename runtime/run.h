@@ -12,11 +12,7 @@ struct start {
 
 struct rt_stamp { /* seconds of the monotonic clock */
     double start, end;
-};
-/* How often an instruction ran, and the CPU seconds of its thread that this took: what it would take alone. */
-struct rt_took {
-    double seconds;
-    int64_t times;
+    double cpu; /* CPU seconds that the rank's thread spent on it: what it takes on a core of its own. NAN: not known */
 };
 /* Returns the mean of a step's losses, over all its microbatches in order. */
 static inline double mean_loss(const float *loss, int64_t n) {

@@ -520,6 +520,14 @@ function muon(fields) end
 ---@field cost? fun(s: integer, op: pianola.direction | "U"): number?
 ---Number of stages that `cost` covers; a schedule with another number is refused.
 ---@field stages? integer
+---Number of cores that all ranks share, as threads of one machine do. While more jobs run than there are cores, all of
+---them slow down equally. Default: each rank has enough cores of its own.
+---@field cores? number
+---Number of threads of a job, each of which can use a core. Default: 1.
+---@field threads? integer
+---Whether a rank is one thread, which does its jobs, and moves the messages that it comes last to, one after the other,
+---as `pianola run` does on CPUs. Default: false, messages move beside jobs.
+---@field serial? boolean
 
 ---Declares a cluster: `return cluster { link = …, memory = …, flops = … }`.
 ---@param fields pianola.cluster

@@ -4,6 +4,7 @@
 #include "pipeline.h"
 #include "diff/diff.h"
 #include "files.h"
+#include "prediction.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -39,20 +40,22 @@ static struct side *load_folder(const char *path) {
 
 struct loading {
     const struct script_args *how;
-    bool *used, scripts; /* which -D settings a script used; whether any side is a script */
+    struct compile *script; /* the last script's compile; NULL: none */
+    bool *used, scripts;    /* which -D settings a script used; whether any side is a script */
 };
 
 static struct side *load_script(struct loading *loading, const char *path) {
-    struct compile c = {.args = *loading->how};
-    c.args.schedule = path;
-    c.args.used = loading->used;
+    struct compile *c = loading->script = NEW(struct compile, 1);
+    c->args = *loading->how;
+    c->args.schedule = path;
+    c->args.used = loading->used;
     loading->scripts = true;
-    compile_all(&c, "");
-    struct side *side = side_of_program(path, c.program, c.timeline);
+    compile_all(c, "");
+    struct side *side = side_of_program(path, c->program, c->timeline);
     side->proved = true;
-    side->unit = c.report->unit;
-    side->flops = c.spec->machine.took ? 0 : c.spec->machine.flops;
-    side->limit = c.spec->machine.memory;
+    side->unit = c->report->unit;
+    side->flops = c->spec->machine.took ? 0 : c->spec->machine.flops;
+    side->limit = c->spec->machine.memory;
     return side;
 }
 
@@ -68,6 +71,53 @@ static struct side *load_side(struct loading *loading, const char *path) {
     if (strcmp(path, "-") == 0 || !S_ISREG(st.st_mode)) /* scripts are read twice */
         die("%s: expected streams or a timeline; a schedule is read from a file only", path);
     return load_script(loading, path);
+}
+
+/* Returns the mean CPU time of each instruction in a measured run of the program; cpu NULL: it is not known. */
+static struct work work_of_rows(const struct side *side, const struct program *p, const struct timeline_rows *rows) {
+    struct work work = {NEW(double *, p->workers), rows->cores};
+    bool known = side_has_rows(side, rows) && rows->cores > 0;
+    for (int r = 0; known && r < p->workers; r++) {
+        const int32_t *at = side_ops(side, r);
+        work.cpu[r] = NEW(double, p->rank[r].nins);
+        for (int i = 0; i < p->rank[r].nins; i++)
+            for (int k = 0; k < rows->nsteps; k++)
+                work.cpu[r][i] += rows->row[(size_t)k * (size_t)rows->n + (size_t)at[i]].cpu / rows->nsteps;
+        for (int i = 0; i < p->rank[r].nins; i++)
+            known &= isfinite(work.cpu[r][i]);
+    }
+    return known ? work : (struct work){NULL, 0};
+}
+
+/* Predicts a script as `run` does, from the CPU times of its own measured run, if its times are in units or FLOP.
+ * Returns the new side, or NULL. */
+static struct side *predict_measured(const struct loading *loading, const struct side *script,
+                                     const struct side *measured, double *flops) {
+    const struct compile *c = loading->script;
+    if (!c || script->p != c->program || !measured->steps || strcmp(script->unit, "s") == 0)
+        return NULL;
+    struct work work = work_of_rows(script, c->program, measured->steps);
+    if (!work.cpu)
+        return NULL;
+    struct side *side = side_of_program(script->name, c->program, predict_from_work(c, &work));
+    side->proved = script->proved;
+    side->limit = script->limit;
+    side->unit = "s";
+    *flops = work_flops(c, &work);
+    return side;
+}
+
+/* Says what a side's times are made from, where they are a prediction in seconds. */
+static const char *basis_of(const struct loading *loading, const struct side *side, const struct side *other,
+                            bool predicted) {
+    const struct machine *m = loading->script ? &loading->script->spec->machine : NULL;
+    double cores = predicted ? other->steps->cores : m ? m->cores : 0;
+    const char *on = cores > 0 ? format(", %d ranks on %g core%s", side->workers, cores, cores == 1 ? "" : "s") : "";
+    if (predicted)
+        return format("each job's mean CPU time in the measured steps%s", on);
+    if (side->proved && side->unit && strcmp(side->unit, "s") == 0 && loading->how->cluster)
+        return format("the %s of %s%s", m->took ? "costs" : "FLOP rate", loading->how->cluster, on);
+    return NULL;
 }
 
 /* Returns an option that affects how scripts are compiled, if one was given, else NULL. */
@@ -96,7 +146,13 @@ static struct diff *load_both(const struct script_args *how, const char *const *
     if (!measured && x->timed && y->timed && x->unit && y->unit && strcmp(x->unit, y->unit) != 0)
         die("the times of %s are in %s, those of %s in %s; a cluster's `flops` makes them seconds", x->name, x->unit,
             y->name, y->unit);
-    return diff_make(x, y);
+    double flops = 0;
+    struct side *a = predict_measured(&loading, x, y, &flops), *b = predict_measured(&loading, y, x, &flops);
+    struct diff *diff = diff_make(a ? a : x, b ? b : y);
+    diff->flops = flops;
+    diff->basis[0] = basis_of(&loading, diff->side[0], y, a != NULL);
+    diff->basis[1] = basis_of(&loading, diff->side[1], x, b != NULL);
+    return diff;
 }
 
 /* ---- --fail-on ---- */

@@ -6,6 +6,7 @@
 #include "files.h"
 #include "prediction.h"
 #include "run_record.h"
+#include "run_times.h"
 #include "passes/runtime_program.h"
 #include "terminal.h"
 #include "trained_weights.h"
@@ -16,31 +17,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Writes the kept steps' timeline. Time 0 is the start of the first kept step. */
-static void write_timeline(const struct compile *c, const struct trained *trained, const char *path) {
-    const struct program *p = c->program;
-    const struct rt_result *result = &trained->result;
-    int64_t first = timeline_first(result->from, result->done), missing = trained->kept - (result->done - first);
-    double origin = INFINITY;
-    for (int r = 0; r < p->workers; r++)
-        for (int i = 0; i < p->rank[r].nins; i++)
-            origin = fmin(origin, trained->stamp[r][missing * p->rank[r].nins + i].start);
-    struct text out = {0};
-    FILE *f = open_memstream(&out.s, &out.n);
-    if (!f)
-        die("%s: %s", path, strerror(errno));
-    timeline_head(f);
-    for (int64_t step = first; step < result->done; step++)
-        for (int r = 0; r < p->workers; r++)
-            timeline_rows(f, step, &trained->program->rank[r], trained->program->model->slices,
-                          trained->stamp[r] + (missing + step - first) * p->rank[r].nins, origin);
-    bool ok = !ferror(f);
-    if (fclose(f) != 0 || !ok)
-        die("%s: no memory for the timeline", path);
-    write_file(path, &out);
-    free(out.s);
-}
-
 struct outcome {
     int64_t steps, from; /* from: the step at which training resumed */
     float first, last;
@@ -49,23 +25,33 @@ struct outcome {
     struct rt_routed routed;
     int64_t twice;
     bool compared, same_weights;
-    long cores;                  /* or the number of GPUs */
+    int64_t timed;               /* last steps, which the times are of */
+    double cores;                /* or the number of GPUs */
     const struct cuda_run *cuda; /* or NULL */
 };
 
+/* Prints both makespans, and what they are of. */
 static void print_makespan(const struct compile *c, const struct outcome *outcome) {
+    int workers = c->spec->workers;
+    bool alone = outcome->timed == 1;
+    const char *steps = alone ? format("step %lld", (long long)outcome->steps)
+                              : format("steps %lld to %lld", (long long)(outcome->steps - outcome->timed + 1),
+                                       (long long)outcome->steps);
+    const char *measured = alone ? "measured is this step" : "measured is their median";
     if (!isfinite(outcome->predicted)) {
-        printf("makespan  measured %.2f ms (median step)\n", 1e3 * outcome->measured);
+        printf("makespan  measured %.2f ms (%s%s)\n", 1e3 * outcome->measured, alone ? "" : "median of ", steps);
         return;
     }
-    printf("makespan  predicted %.2f ms, measured %.2f ms (median step)", 1e3 * outcome->predicted,
-           1e3 * outcome->measured);
-    if (outcome->cores < c->spec->workers && outcome->cuda)
-        printf("; %d ranks share one GPU, on which one rank takes %.2f ms", c->spec->workers, 1e3 * outcome->work);
-    else if (outcome->cores < c->spec->workers)
-        printf("; %d ranks share %ld cores, which takes at least %.2f ms", c->spec->workers, outcome->cores,
-               1e3 * outcome->work / (double)outcome->cores);
-    printf("\n");
+    printf("makespan  predicted %.2f ms, measured %.2f ms\n", 1e3 * outcome->predicted, 1e3 * outcome->measured);
+    if (outcome->cuda)
+        printf(
+            "of        %s: %s; predicted are the jobs' times on one rank, with a GPU for each of %d ranks. Here they "
+            "share one, on which one rank takes %.2f ms\n",
+            steps, measured, workers, 1e3 * outcome->work);
+    else
+        printf("of        %s: %s; predicted from each job's mean CPU time in %s, %d rank%s on %g core%s\n", steps,
+               measured, alone ? "it" : "them", workers, workers > 1 ? "s" : "", outcome->cores,
+               outcome->cores == 1 ? "" : "s");
 }
 
 static void print_text(const struct compile *c, const struct outcome *outcome) {
@@ -120,8 +106,9 @@ static void print_json(const struct compile *c, const struct outcome *outcome) {
                (long long)outcome->cuda->at_end, (long long)outcome->cuda->host_planned,
                (long long)outcome->cuda->host_taken, outcome->cuda->host);
     printf("  \"makespan_predicted\": %s,\n", figure_or_null(outcome->predicted));
-    printf("  \"work\": %s,\n  \"%s\": %ld,\n", figure_or_null(outcome->work), outcome->cuda ? "gpus" : "cores",
+    printf("  \"work\": %s,\n  \"%s\": %g,\n", figure_or_null(outcome->work), outcome->cuda ? "gpus" : "cores",
            outcome->cores);
+    printf("  \"timed_steps\": %lld,\n", (long long)outcome->timed);
     printf("  \"weights\": \"%016llx\",\n  \"makespan_measured\": %.9g\n}\n", (unsigned long long)outcome->weights,
            outcome->measured);
 }
@@ -270,9 +257,10 @@ static struct outcome outcome_of(const struct compile *c, const struct settings 
     outcome.step = trained->seconds / (double)here;
     outcome.tokens_per_second = (double)c->spec->model->rt.rows * trained->program->model->batches / outcome.step;
     outcome.weights = hash_trained(trained->program, trained->arena);
-    outcome.measured = median(trained->makespan + from, here);
+    outcome.measured = run_makespan(trained);
+    outcome.timed = run_timed(result);
     outcome.twice = result->twice;
-    outcome.cores = settings->train.cuda ? 1 : sysconf(_SC_NPROCESSORS_ONLN);
+    outcome.cores = settings->train.cuda ? 1 : usable_cores();
     outcome.cuda = settings->train.cuda ? &trained->cuda : NULL;
     return outcome;
 }
@@ -281,7 +269,8 @@ static struct outcome outcome_of(const struct compile *c, const struct settings 
  * the ones to be timed. */
 static int train_steps(const struct compile *c, const struct settings *settings, struct data *data,
                        struct data *held_out, const struct introduction *introduction) {
-    int64_t kept = settings->record.timeline ? timeline_kept(settings->train.steps) : 0;
+    bool times = settings->record.timeline || !settings->train.cuda;
+    int64_t kept = times ? timeline_kept(settings->train.steps) : 0;
     struct trained trained = train_and_record(c, settings, data, held_out, kept, introduction);
     struct outcome outcome = outcome_of(c, settings, &trained);
     struct prediction prediction = {NAN, NAN};
@@ -289,13 +278,15 @@ static int train_steps(const struct compile *c, const struct settings *settings,
     host_free(trained.program, trained.arena);
     if (whole && (settings->train.cuda || settings->train.one_rank))
         prediction = train_alone(c, settings, data, &trained, &outcome);
-    if (whole && !settings->train.cuda)
-        prediction = predict_from_ranks(c, &trained);
+    if (whole && !settings->train.cuda) {
+        struct work work = run_work(&trained, outcome.cores);
+        prediction = (struct prediction){predict_from_work(c, &work)->step, all_work(c->program, &work)};
+    }
     outcome.compared = whole && settings->train.one_rank;
     outcome.predicted = prediction.makespan;
     outcome.work = prediction.work;
     if (whole && settings->record.timeline)
-        write_timeline(c, &trained, settings->record.timeline);
+        run_timeline(&trained, settings->train.cuda ? 0 : outcome.cores, settings->record.timeline);
     else if (settings->record.timeline)
         fprintf(stderr, "pianola: the last steps are left: no timeline is written\n");
     (settings->json ? print_json : print_text)(c, &outcome);

@@ -1,4 +1,10 @@
-/* Predicts the makespan with one core per rank. Jobs take as long as measured, and links take no time. */
+/* Predicts a run from its own measurements.
+ *
+ * On the host, a job's cost is the CPU time that its rank's thread spent on it, which is what it would take on a core
+ * of its own. A rank is one thread, and all of them share the cores that the process may use (passes/sim_cores.c).
+ * Messages are copies by the rank that comes last, at their own CPU time.
+ *
+ * On a GPU, which all ranks share, jobs take as long as on one rank, each rank has a GPU, and links take no time. */
 #include "prediction.h"
 #include "ir/homes.h"
 #include <math.h>
@@ -58,6 +64,7 @@ struct compile compile_serial(const struct compile *c) {
  * set's. took and flop: sums over all jobs. */
 struct took {
     double *of;
+    double *message; /* per message, by its id; NULL: messages take no time */
     double took, flop;
 };
 
@@ -87,16 +94,17 @@ static struct took costs_of_one(const struct compile *c, const struct compile *s
     return costs;
 }
 
-static struct took costs_of_ranks(const struct compile *c, const struct trained *trained) {
+static struct took costs_of_work(const struct compile *c, const struct work *work) {
     int sets = count_sets(c->spec);
-    struct took costs = {.of = NEW(double, sets *NOPS)};
+    struct took costs = {.of = NEW(double, sets *NOPS), .message = NEW(double, c->program->nmsgs)};
     int *n = NEW(int, sets *NOPS);
     for (int r = 0; r < c->program->workers; r++)
         for (int i = 0; i < c->program->rank[r].nins; i++) {
             const struct instr *x = &c->program->rank[r].ins[i];
-            const struct rt_took *took = &trained->took[r][i];
-            double t = took->times ? took->seconds / (double)took->times : 0;
+            double t = work->cpu[r][i];
             bool job = is_job(x->op), whole = x->part == 0; /* all parts of a job count as one job */
+            if (x->msg >= 0)
+                costs.message[x->msg] += t;
             if (!job && x->op != OP_U)
                 continue;
             costs.of[x->stage * NOPS + x->op] += t;
@@ -115,13 +123,18 @@ static struct took costs_of_ranks(const struct compile *c, const struct trained 
 
 /* ---- the prediction ---- */
 
-static double predict(const struct compile *c, const struct took *took) {
+/* cores: those that the ranks share; 0: each rank has a device of its own. */
+static struct timeline *predict(const struct compile *c, const struct took *took, double cores) {
     struct spec sp = *c->spec;
     struct costs costs = *c->costs;
     struct job *job = NEW(struct job, costs.njobs);
     sp.machine.flops = took->flop / took->took; /* for work outside jobs: adding parts of gradients */
     sp.machine.link = sp.machine.host_link = NULL;
     sp.machine.speed = NULL;
+    sp.machine.cores = cores;
+    sp.machine.threads = 1;
+    sp.machine.serial = cores > 0;
+    sp.machine.message = took->message;
     costs.computes = NEW(double, costs.njobs);
     costs.exchanges = NULL;
     for (int j = 0; j < costs.njobs; j++) {
@@ -140,20 +153,29 @@ static double predict(const struct compile *c, const struct took *took) {
     predicted.program = c->program;
     predicted.timeline = sim_run(&predicted);
     sim_steady(&predicted);
-    return predicted.timeline->step;
+    return predicted.timeline;
 }
 
 struct prediction predict_from_one(const struct compile *c, const struct compile *serial, const struct trained *alone,
                                    int64_t steps) {
     struct took costs = costs_of_one(c, serial, alone);
-    return (struct prediction){predict(c, &costs), median(alone->makespan, steps)};
+    return (struct prediction){predict(c, &costs, 0)->step, median(alone->makespan, steps)};
 }
 
-struct prediction predict_from_ranks(const struct compile *c, const struct trained *trained) {
-    struct took costs = costs_of_ranks(c, trained);
-    struct prediction prediction = {predict(c, &costs), 0};
-    for (int r = 0; r < c->program->workers; r++)
-        for (int i = 0; i < c->program->rank[r].nins; i++)
-            prediction.work += trained->took[r][i].seconds / (double)trained->timed;
-    return prediction;
+struct timeline *predict_from_work(const struct compile *c, const struct work *work) {
+    struct took costs = costs_of_work(c, work);
+    return predict(c, &costs, work->cores);
+}
+
+double work_flops(const struct compile *c, const struct work *work) {
+    struct took costs = costs_of_work(c, work);
+    return costs.took > 0 ? costs.flop / costs.took : 0;
+}
+
+double all_work(const struct program *p, const struct work *work) {
+    double sum = 0;
+    for (int r = 0; r < p->workers; r++)
+        for (int i = 0; i < p->rank[r].nins; i++)
+            sum += work->cpu[r][i] * (p->period && section_of(&p->rank[r], i) == 1 ? (double)p->repeats : 1);
+    return sum;
 }

@@ -1,4 +1,4 @@
-/* Makespan that `run` predicts, from the durations of the jobs in the run itself. */
+/* Predictions from what a run has measured of itself. */
 #ifndef PIANOLA_PREDICTION_H
 #define PIANOLA_PREDICTION_H
 #include "pipeline.h"
@@ -8,8 +8,16 @@ struct prediction {
     double makespan;
     double work; /* seconds of a step's work if one rank did it all */
 };
-/* Predicts from the CPU time of the ranks' own instructions, on the host. It does not grow when ranks share cores. */
-struct prediction predict_from_ranks(const struct compile *c, const struct trained *trained);
+
+/* The work of a run on the host. */
+struct work {
+    double **cpu; /* [rank][instruction]: CPU seconds, the mean of the measured steps */
+    double cores; /* cores that all ranks share */
+};
+/* Predicts the timeline from the work of each job, update and message. */
+struct timeline *predict_from_work(const struct compile *c, const struct work *work);
+double work_flops(const struct compile *c, const struct work *work); /* FLOP per CPU second of all jobs */
+double all_work(const struct program *p, const struct work *work);   /* CPU seconds of a step, all ranks together */
 /* Predicts from the durations of all jobs on one rank. */
 struct compile compile_serial(const struct compile *c);
 struct prediction predict_from_one(const struct compile *c, const struct compile *serial, const struct trained *alone,

@@ -53,7 +53,6 @@ struct trained train_and_record(const struct compile *c, const struct settings *
     listener.introduction = introduction;
     listener.held_out = held_out;
     listener.records = true;
-    listener.times = !settings->train.cuda;
     if (strcmp(c->report->unit, "s") == 0) {
         listener.predicted = times.at;
         listener.predicted_step = times.step;

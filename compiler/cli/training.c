@@ -143,23 +143,17 @@ static struct rank_flags flags_of(const struct settings *settings, int64_t steps
     return flags;
 }
 
-enum { MOST_TIMED = 3 };
-
 static void take_results(struct trained *trained, struct rt_run *run, int64_t steps) {
     int W = trained->program->workers;
     trained->loss = NEW(float, steps + 1);
     trained->makespan = NEW(double, steps + 1);
     trained->stamp = NEW(struct rt_stamp *, W);
-    trained->took = NEW(struct rt_took *, W);
-    for (int r = 0; r < W; r++) {
+    for (int r = 0; r < W; r++)
         trained->stamp[r] = NEW(struct rt_stamp, trained->kept * trained->program->rank[r].nins);
-        trained->took[r] = NEW(struct rt_took, trained->program->rank[r].nins);
-    }
     run->loss = trained->loss;
     run->makespan = trained->makespan;
     run->stamp = trained->kept ? trained->stamp : NULL;
     run->kept = trained->kept;
-    run->timed = MOST_TIMED;
     run->result = &trained->result;
 }
 
@@ -170,7 +164,6 @@ struct trained train(const struct compile *c, const struct settings *settings, s
     struct rt_run run = {.program = trained.program, .data = data, .held_out = listener.held_out, .what = what};
     take_results(&trained, &run, steps);
     run.flags = flags_of(settings, steps, listener.records);
-    run.took = listener.times ? trained.took : NULL;
     run.predicted = listener.predicted;
     run.predicted_step = listener.predicted_step;
     run.looks = listener.records;
@@ -188,8 +181,6 @@ struct trained train(const struct compile *c, const struct settings *settings, s
         named_close(run.weights);
     if (settings->train.cuda && what)
         tell_device(settings, &trained.cuda);
-    int64_t here = trained.result.done - trained.result.from;
-    trained.timed = here > MOST_TIMED ? MOST_TIMED : here > 1 ? here - 1 : 1;
     for (int64_t s = trained.result.from; s < trained.result.done; s++)
         trained.seconds += trained.makespan[s];
     return trained;

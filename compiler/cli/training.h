@@ -12,9 +12,6 @@ struct trained {
     double *makespan;
     struct rt_stamp **stamp; /* [rank]: [kept][instructions], for the last `kept` steps */
     int64_t kept;
-    struct rt_took *
-        *took; /* [rank]: [instructions]: sums over the last `timed` steps, if the listener asks; host only */
-    int64_t timed;
     char **arena;
     double seconds;
     struct rt_result result;
@@ -35,7 +32,6 @@ struct listener {
     const double *predicted;
     double predicted_step;
     bool records; /* writes all files that `run` is asked for during training, and checks that numbers are finite */
-    bool times;   /* times instructions in the last steps, which slows these down a little */
 };
 
 /* Dies if the model has no layers, or the device cannot train it. */

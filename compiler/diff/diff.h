@@ -100,9 +100,11 @@ struct diff {
     int32_t *root_of;               /* per operation of A, then per operation of B: its root, or -1 */
     struct diff_group *kind, *link; /* those that contain an operation whose duration changed */
     int nkinds, nlinks;
-    bool tells;         /* there are enough steps to tell a change from chance */
-    double p[NFIGURES]; /* for the makespan and the bubble; NAN: unknown */
-    double rate;        /* the factor that converted the prediction's times to seconds; 0: compared unscaled */
+    bool tells;           /* there are enough steps to tell a change from chance */
+    double p[NFIGURES];   /* for the makespan and the bubble; NAN: unknown */
+    double flops;         /* FLOP per second of the measured jobs, by their CPU time; 0: not known */
+    const char *basis[2]; /* per side: what its predicted times are made from; NULL: as its unit says */
+    double rate;          /* the factor that converted the prediction's times to seconds; 0: compared unscaled */
 };
 
 /* diff_side.c. tl NULL: no times are known yet; side_times sets them, from rows as for side_of_rows. */
@@ -110,8 +112,10 @@ struct side *side_of_program(const char *name, const struct program *p, const st
 struct side *side_of_rows(const char *name, struct timeline_rows *rows);
 void side_times(struct side *side, const char *file, struct timeline_rows *rows);
 int32_t *side_ops(const struct side *side, int r); /* the operation of each of rank r's instructions in waits */
-void side_forget_numbers(struct side *side);       /* drops numbers that the other side lacks */
-bool side_leads(const struct side *side, int o);   /* is o the first of a ring of at least two? */
+/* Returns whether the rows are the side's operations, one by one. */
+bool side_has_rows(const struct side *side, const struct timeline_rows *rows);
+void side_forget_numbers(struct side *side);     /* drops numbers that the other side lacks */
+bool side_leads(const struct side *side, int o); /* is o the first of a ring of at least two? */
 /* diff_clock.c: puts all steps on one clock, each from its own beginning, and starts a message when all its ends have
  * arrived. The medians of the steps become the side's times. Changes the rows. */
 void side_steps(struct side *side, struct timeline_rows *rows);

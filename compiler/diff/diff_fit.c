@@ -1,13 +1,23 @@
 /* Writes measured costs as a cluster script for the next compile.
  *
- * A stage's job costs the median of its measurements. For a link, messages of two or more sizes give latency and
- * bandwidth by a line through their medians, whose slope is the median of slopes (Theil 1950, the incomplete method).
- * Messages of one size cannot separate them, and give bandwidth alone. A collective counts as its steps over each link
- * of the ring of its members, for links that have no messages of their own. */
+ * A stage's job costs its work, the mean of the CPU time that was measured: the mean, because the ranks' work then adds
+ * up as it did; and CPU time, because it does not contain the wait for a core. Without CPU times, it costs the median
+ * of its durations. For a link, messages of two or more sizes give latency and bandwidth by a line through their
+ * medians, whose slope is the median of slopes (Theil 1950, the incomplete method). Messages of one size cannot
+ * separate them, and give bandwidth alone. A collective counts as its steps over each link of the ring of its members,
+ * for links that have no messages of their own. */
 #include "diff.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Returns whether the work of all operations is known apart from their durations. */
+static bool measures_work(const struct side *side) {
+    bool known = side->steps->cores > 0;
+    for (int64_t i = 0; known && i < (int64_t)side->steps->nsteps * side->n; i++)
+        known = isfinite(side->steps->row[i].cpu);
+    return known;
+}
 
 /* Numbers by group: group g's are x[at[g] .. at[g + 1]). */
 struct samples {
@@ -18,7 +28,20 @@ struct samples {
     double *x;
 };
 
-/* Collects the durations of all operations of each group, in all steps. */
+/* Writes the work of an operation in each step: its CPU time, and all of its message's; else how long it took. */
+static void sample_work(const struct side *side, int i, double *out) {
+    diff_sample(side, i, false, out);
+    if (!measures_work(side))
+        return;
+    for (int k = 0; k < side_nsteps(side); k++) {
+        const struct timeline_row *row = &side->steps->row[(size_t)k * (size_t)side->n];
+        out[k] = row[i].cpu;
+        for (int other = side->op[i].ring; other != i; other = side->op[other].ring)
+            out[k] += row[other].cpu;
+    }
+}
+
+/* Collects the work of all operations of each group, in all steps. */
 static void collect(const struct side *side, struct samples *samples) {
     int K = side_nsteps(side);
     samples->at = NEW(size_t, samples->n + 1);
@@ -36,17 +59,35 @@ static void collect(const struct side *side, struct samples *samples) {
     for (int i = 0; i < side->n; i++)
         if (samples->of[i] >= 0) {
             place[i] = next[samples->of[i]];
-            diff_sample(side, i, false, &samples->x[place[i]]);
+            sample_work(side, i, &samples->x[place[i]]);
             next[samples->of[i]] += (size_t)K;
         } else if (samples->part[i] >= 0) {
-            diff_sample(side, i, false, took);
+            sample_work(side, i, took);
             for (int k = 0; k < K; k++)
                 samples->x[place[samples->part[i]] + (size_t)k] += took[k];
         }
 }
 
-static double middle(const struct samples *samples, int g) {
-    return median_of(&samples->x[samples->at[g]], (int)(samples->at[g + 1] - samples->at[g]));
+/* Returns what a group costs. Sorts its samples. */
+static double cost_of(const struct samples *samples, int g, bool work) {
+    double *x = &samples->x[samples->at[g]], sum = 0;
+    int n = (int)(samples->at[g + 1] - samples->at[g]);
+    double median = median_of(x, n);
+    for (int i = 0; i < n; i++)
+        sum += x[i];
+    return work ? sum / n : median;
+}
+
+/* Writes the distribution of each group of an operation as a comment: its least, quartiles and most. */
+static void put_spread(struct text *t, const struct samples *samples, int op, int stages) {
+    for (int s = 0; s < stages; s++) {
+        const double *x = &samples->x[samples->at[op * stages + s]];
+        size_t n = samples->at[op * stages + s + 1] - samples->at[op * stages + s];
+        if (n < 2)
+            continue;
+        put(t, "  -- %s%d: %.6g to %.6g; half of %zu from %.6g to %.6g\n", op_name[op], s, x[0], x[n - 1], n,
+            x[(n - 1) / 4], x[3 * (n - 1) / 4]);
+    }
 }
 
 /* Formats with six digits; measurements are good to no more. */
@@ -75,6 +116,7 @@ static void put_jobs(struct text *t, const struct side *side, int stages) {
         bool counts = has_cost(side->op[i].op) && samples.part[i] < 0;
         samples.of[i] = counts ? side->op[i].op * stages + side->op[i].stage : -1;
     }
+    bool work = measures_work(side);
     collect(side, &samples);
     put(t, "local seconds = {\n");
     for (int op = 0; op < NOPS; op++) {
@@ -86,8 +128,9 @@ static void put_jobs(struct text *t, const struct side *side, int stages) {
         put(t, "  %s = { ", op_name[op]);
         for (int g = op * stages; g < (op + 1) * stages; g++)
             if (samples.at[g] < samples.at[g + 1])
-                put(t, "[%d] = %s, ", g - op * stages, rounded_text(middle(&samples, g), buf));
+                put(t, "[%d] = %s, ", g - op * stages, rounded_text(cost_of(&samples, g, work), buf));
         put(t, "},\n");
+        put_spread(t, &samples, op, stages);
     }
     put(t, "}\n");
 }
@@ -163,7 +206,7 @@ static struct points points_of(const struct side *side) {
         bool ring = stepped && side_leads(side, i);
         if (op->bytes <= 0 || !(ring || is_recv(op->op) || is_copy(op->op)))
             continue;
-        diff_sample(side, i, false, took);
+        sample_work(side, i, took);
         double t = median_of(took, side_nsteps(side));
         if (ring)
             add_ring(&points, side, i, t);
@@ -260,6 +303,8 @@ static bool put_link_lines(struct text *t, const struct line *line, int lines, b
 /* Returns the speed for what was not measured: FLOP of all jobs over their seconds. 0: the prediction gives no FLOP. */
 static double flops_of(const struct diff *diff, const struct side *measured, const struct side *predicted) {
     double was = 0, is = 0;
+    if (diff->flops > 0)
+        return diff->flops;
     if (diff->rate > 0)
         return strcmp(predicted->unit, "FLOP") == 0 ? 1 / diff->rate : 0;
     for (int i = 0; predicted->flops > 0 && i < measured->n; i++) {
@@ -287,7 +332,9 @@ void emit_fit(struct text *t, const struct diff *diff) {
         if (has_cost(side->op[i].op) && side->op[i].stage >= sets)
             sets = side->op[i].stage + 1;
     }
-    put(t, "-- Costs as measured, medians of %d steps of %s; for --cluster.\n", side_nsteps(side), tame(side->name));
+    bool work = measures_work(side);
+    put(t, "-- Costs as measured, %s of %d steps of %s; for --cluster.\n", work ? "mean CPU times" : "medians",
+        side_nsteps(side), tame(side->name));
     put_jobs(t, side, sets);
     int lines;
     struct points points = points_of(side);
@@ -295,6 +342,9 @@ void emit_fit(struct text *t, const struct diff *diff) {
     bool links = put_link_lines(t, line, lines, false), hosts = put_link_lines(t, line, lines, true);
     put(t, "\nreturn cluster {\n  stages = %d,\n  cost = function(s, op) return seconds[op] and seconds[op][s] end,\n",
         stages);
+    if (work)
+        put(t, "  cores = %g, -- shared by all ranks, each of which is one thread\n  serial = true,\n",
+            side->steps->cores);
     double flops = flops_of(diff, side, other);
     if (flops > 0)
         put(t, "  flops = %s,\n", rounded_text(flops, buf));

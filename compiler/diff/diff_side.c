@@ -225,6 +225,20 @@ int32_t *side_ops(const struct side *side, int r) {
     return at;
 }
 
+static bool is_row_of(const struct side *side, const struct diff_op *op, const struct timeline_row *row, int slices) {
+    return row->rank == op->rank && !strcmp(row->lane, side->lane[op->lane].name) && row->op == op->op &&
+           row->stage == op->stage && counted_batch(row, op->slices) == op->batch && slices == op->slices &&
+           row->peer == op->peer && row->bytes == op->bytes;
+}
+
+bool side_has_rows(const struct side *side, const struct timeline_rows *rows) {
+    int slices = count_slices(rows);
+    bool same = side->n == rows->n;
+    for (int i = 0; same && i < side->n; i++)
+        same = is_row_of(side, &side->op[i], &rows->row[i], slices);
+    return same;
+}
+
 /* Sets the times of a program's instructions, from the timeline next to it or as measured. */
 void side_times(struct side *side, const char *file, struct timeline_rows *rows) {
     const char *advice =
@@ -234,9 +248,7 @@ void side_times(struct side *side, const char *file, struct timeline_rows *rows)
     for (int i = 0; same && i < side->n; i++) {
         const struct timeline_row *row = &rows->row[i];
         const struct diff_op *op = &side->op[i];
-        same = row->rank == op->rank && !strcmp(row->lane, side->lane[op->lane].name) && row->op == op->op &&
-               row->stage == op->stage && counted_batch(row, op->slices) == op->batch && slices == op->slices &&
-               row->peer == op->peer && row->bytes == op->bytes;
+        same = is_row_of(side, op, row, slices);
         if (!same)
             die("%s%s: this row is no instruction of the program, which has %s%s on rank %d there; %s", file,
                 rows->nsteps ? format(", rank %d's %s in lane %s", row->rank, op_name[row->op], row->lane)

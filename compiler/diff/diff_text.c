@@ -345,6 +345,9 @@ static void put_summary(struct text *t, const struct diff *diff, const struct me
     put(t, "A %s\nB %s\n", diff->side[0]->name, diff->side[1]->name);
     for (int k = 0; k < 2; k++)
         put_measured(t, diff, k, ascii);
+    for (int k = 0; k < 2; k++)
+        if (diff->basis[k])
+            put(t, "%c is predicted from %s\n", 'A' + k, diff->basis[k]);
     put_written_out(t, diff);
     if (diff->rate > 0)
         put(t, "%c's times are in %s; taken as seconds at %.4g a second, where all jobs of both take the same time\n",

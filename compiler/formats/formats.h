@@ -19,11 +19,13 @@ struct timeline_rows {
     int n, nsteps;    /* rows per step; row[k * n + i] is row i of step k. nsteps 0: the only step has no number */
     int *step;        /* step numbers; NULL: the timeline has none */
     const char *unit; /* unit of the times, as report.unit; NULL: not in the file */
+    double cores;     /* cores that the ranks of a measured timeline shared; 0: not known */
     struct timeline_row {
         int rank;
         const char *lane; /* "send 1" */
         uint8_t op;
         double start, end;
+        double cpu;                    /* NAN: not known */
         int stage, batch, slice, peer; /* -1: does not apply */
         int64_t bytes;                 /* -1: does not apply */
     } * row;

@@ -1,6 +1,7 @@
 /* Reads timeline.tsv as emit_tsv writes it, also without the column `unit`, which earlier versions lacked. Also reads
  * measured timelines: these have a leading column `step`, and repeat the same rows for each step, except for the times,
- * which are in seconds.
+ * which are in seconds. They may end with the columns `cpu`, the CPU seconds of each instruction, and `cores`, the
+ * number of cores that the ranks shared.
  *
  * The format is strict: tab-separated columns, empty only if they do not apply, and rows by step, rank, lane and start.
  * Reads in one pass, with memory proportional to the number of lines. */
@@ -18,7 +19,8 @@ struct table {
     struct reader in;
     struct timeline_rows *rows;
     int n, first; /* rows read; the current step's first row */
-    bool units;   /* whether there is a column unit */
+    bool units;   /* whether there is a column unit; */
+    bool cpu;     /* and columns cpu and cores after it */
     size_t cap_step;
     const char *lane; /* the previous row's lane: its text in the source, its length, and a copy in the arena */
     size_t nlane;
@@ -66,12 +68,17 @@ static const char *number_end(const char *p) {
 /* Larger than any prediction, yet small enough that sums of such times are finite */
 static const double MOST_READ = 1e250;
 
-static double read_time(struct reader *in, const char *column) {
+static double read_number(struct reader *in, const char *column) {
     const char *end = number_end(in->p);
     double x = end ? strtod(in->p, NULL) : NAN;
     if (!(x <= MOST_READ))
-        FAIL(in, in->p, "column '%s': expected a time, a number from 0 to 1e250", column);
+        FAIL(in, in->p, "column '%s': expected a number from 0 to 1e250", column);
     in->p = end;
+    return x;
+}
+
+static double read_time(struct reader *in, const char *column) {
+    double x = read_number(in, column);
     column_end(in, column);
     return x;
 }
@@ -166,6 +173,19 @@ static void read_unit(struct table *table) {
     if (table->rows->step && unit[u][0] != 's')
         FAIL(in, at + 1, "column 'unit': expected s: a measured timeline is in seconds");
     table->rows->unit = unit[u];
+}
+
+/* Reads the columns cpu and cores, either of which may be empty. The cores are the previous row's. */
+static void read_cpu(struct table *table, struct timeline_row *row) {
+    struct reader *in = &table->in;
+    column_end(in, "unit");
+    row->cpu = *in->p == '\t' ? NAN : read_number(in, "cpu");
+    column_end(in, "cpu");
+    const char *at = in->p;
+    double cores = *at == '\n' || !*at ? 0 : read_number(in, "cores");
+    if (table->n > 0 && cores != table->rows->cores)
+        FAIL(in, at, "column 'cores': expected the same number in all rows, or none");
+    table->rows->cores = cores;
 }
 
 /* ---- steps ---- */
@@ -265,6 +285,9 @@ static void read_row(struct table *table) {
     row->bytes = read_applying(in, op, "the bytes in column 'bytes'", has_bytes(op), INT64_MAX);
     if (table->units)
         read_unit(table);
+    row->cpu = NAN;
+    if (table->cpu)
+        read_cpu(table, row);
     check_row(table);
     read_end(in);
     table->n++;
@@ -277,11 +300,12 @@ struct timeline_rows *read_tsv(const char *file, const char *src) {
         GROW(rows->step, table.cap_step, 1);
     bool good = read_if(&table.in, header);
     table.units = read_if(&table.in, "\tunit");
+    table.cpu = rows->step && table.units && read_if(&table.in, "\tcpu\tcores");
     if (!good || !read_if(&table.in, "\n"))
         FAIL(
             &table.in, table.in.start,
             "expected the header of a timeline: rank, lane, start, end, op, stage, batch, peer, bytes, unit, separated "
-            "by tabs; a measured one has step in front");
+            "by tabs; a measured one has step in front, and may have cpu, cores at the end");
     table.in.start = table.in.p;
     table.in.line = 2;
     size_t lines = 0;

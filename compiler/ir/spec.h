@@ -102,6 +102,10 @@ struct machine {
     struct link *host_link; /* per rank: to host memory; the other direction is a link of its own with the same figures;
                              * NULL: free */
     double flops;           /* per second and rank; 0: not given, so times are in FLOP */
+    double cores;           /* cores that all ranks share; 0: each rank has enough of its own */
+    int threads;            /* threads that a job runs in */
+    bool serial;            /* a rank is one thread, which does its jobs and moves its messages one by one */
+    double *message;        /* seconds that moving a message takes, by its id, if serial; NULL: by the links */
     double *took;           /* measured seconds, [stage * NOPS + op]; NAN: not measured. NULL: no measurements */
 };
 

@@ -1,7 +1,7 @@
 /* Lower bounds that no schedule of the same jobs on the same ranks can beat, and closed forms.
  *
  * lower bound  the largest of three:
- *     work     of the busiest rank
+ *     work     of the busiest rank; or of all ranks, divided among the cores that they share
  *     path     the longest path through the job graph, links between ranks included
  *     memory   a rank holds activations for (their number) x (the time each must live) in all, and never more than its
  *              peak at once: Rahimi 2025's rho <= M / S, rank by rank. With pred(), only an activation's own jobs count
@@ -24,11 +24,13 @@ static double between(const struct compile *c, int32_t from, int32_t to) {
     return most;
 }
 
-static double bound_work(const struct report *rep) {
-    double most = 0;
-    for (int r = 0; r < rep->workers; r++)
+static double bound_work(const struct spec *sp, const struct report *rep) {
+    double most = 0, all = 0;
+    for (int r = 0; r < rep->workers; r++) {
         most = fmax(most, rep->rank[r].busy);
-    return most;
+        all += rep->rank[r].busy;
+    }
+    return sp->machine.cores > 0 ? fmax(most, all * sp->machine.threads / sp->machine.cores) : most;
 }
 
 static double bound_path(const struct compile *c) {
@@ -121,7 +123,7 @@ static double closed_bubble(const struct spec *sp) {
 }
 
 void report_bounds(const struct compile *c, struct report *rep) {
-    rep->bound.work = bound_work(rep);
+    rep->bound.work = bound_work(c->spec, rep);
     rep->bound.path = bound_path(c);
     rep->bound.memory = bound_memory(c, rep);
     rep->bound.lower = fmax(rep->bound.work, fmax(rep->bound.path, rep->bound.memory));

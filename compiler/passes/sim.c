@@ -13,43 +13,21 @@
  *
  * Where a period repeats, and from step to step, a rank goes on when all its lanes have come to the end. So the next
  * repetition depends only on the times of these joins, rank by rank. Once a repetition delays all of them equally, all
- * later ones do. With noise no two repetitions are alike, and all of them are run. */
-#include "passes.h"
+ * later ones do. With noise no two repetitions are alike, and all of them are run.
+ *
+ * If the cluster has fewer cores than its ranks use, sim_cores.c takes over. */
+#include "sim.h"
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-struct meeting { /* meeting point of the ranks of a message or a collective */
-    double ready;
-    int32_t came;
-};
-
-struct sim {
-    const struct spec *sp;
-    const struct costs *costs;
-    enum launch_order order;
-    const struct program *p;
-    struct timeline *tl;
-    double **free, **done; /* per rank and lane: when it can start another message, and anything else */
-    int **sibling;         /* per rank and lane: sibling_lanes */
-    double *launch;        /* per rank: when another communication may be launched */
-    int32_t *at, *stop;    /* per rank: the next instruction; the one to stop at */
-    struct meeting *meet;
-    int32_t *todo; /* ranks that can go on */
-    int ntodo;
-    double noise;  /* times are longer or shorter by up to this fraction, */
-    uint64_t draw; /* with the random numbers of this run and repetition */
-};
-
-/* Returns an instruction's random factor, by its place in the program. All ranks of a message or a collective get one
- * factor. */
-static double noise_of(const struct sim *sim, int r, int32_t i) {
+double sim_noise(const struct sim *sim, int r, int32_t i) {
     int32_t msg = sim->p->rank[r].ins[i].msg;
     uint64_t which = msg >= 0 ? (uint64_t)msg << 1 | 1 : ((uint64_t)r << 32 | (uint64_t)i) << 1;
     return sim->noise > 0 ? 1 + sim->noise * random_part(random_bits(sim->draw, which)) : 1;
 }
 
-static double duration(const struct sim *sim, int r, const struct instr *x) {
+double sim_duration(const struct sim *sim, int r, const struct instr *x) {
     double speed = sim->sp->machine.speed ? sim->sp->machine.speed[r] : 1; /* a job's cost includes it already */
     switch (op_cost[x->op]) {
     case COST_JOB: {
@@ -71,12 +49,19 @@ static double duration(const struct sim *sim, int r, const struct instr *x) {
     return cost_add(sim->sp, bytes) / speed;
 }
 
+bool sim_leads_pair(const struct sim *sim, const struct instr *x) {
+    int32_t j = is_job(x->op) ? job_at(sim->sp, x->stage, x->batch, x->op) : -1;
+    return j >= 0 && partner_of(sim->sp, j) >= 0 && !pair_costs_of(sim->costs, j)->braided;
+}
+
+bool sim_follows_edge(const struct rank *k, const struct instr *x) {
+    int kind = k->lane[x->lane].kind;
+    return op_cost[x->op] == COST_LINK && (kind == LANE_SEND || kind == LANE_RECV);
+}
+
 static double ready_time(const struct sim *sim, int r, const struct instr *x) {
     const struct rank *k = &sim->p->rank[r];
-    int kind = k->lane[x->lane].kind;
-    /* The next message of an edge need not wait for this one's latency. On a lane of several edges it does. */
-    bool edge = op_cost[x->op] == COST_LINK && (kind == LANE_SEND || kind == LANE_RECV);
-    double t = edge ? sim->free[r][x->lane] : sim->done[r][x->lane];
+    double t = sim_follows_edge(k, x) ? sim->free[r][x->lane] : sim->done[r][x->lane];
     if (sim->sibling[r][x->lane] >= 0) /* a concurrent gather and reduction would each get half of the links'
                                         * bandwidth */
         t = fmax(t, sim->done[r][sim->sibling[r][x->lane]]);
@@ -103,17 +88,24 @@ static void set_times(struct sim *sim, int r, int32_t i, double start, double en
         sim->launch[r] = end;
 }
 
-/* Sets the times of a message. The other side is at its own instruction of it. */
-static void complete_message(struct sim *sim, int r, int32_t i, double start) {
+struct message_times sim_message(const struct sim *sim, int r, int32_t i) {
     const struct rank *k = &sim->p->rank[r];
     const struct instr *x = &k->ins[i];
+    struct link link = is_send(x->op) ? link_of(sim->sp, r, x->peer) : link_of(sim->sp, x->peer, r);
+    double noise = sim_noise(sim, r, i);
+    bool free = isinf(link.bandwidth);
+    return (struct message_times){noise * link.latency,
+                                  free ? 0 : noise * ((double)moved_bytes(k, x) / link.bandwidth)};
+}
+
+/* Sets the times of a message. The other side is at its own instruction of it. */
+static void complete_message(struct sim *sim, int r, int32_t i, double start) {
+    const struct instr *x = &sim->p->rank[r].ins[i];
     bool sends = is_send(x->op);
     int src = sends ? r : x->peer, dst = sends ? x->peer : r;
-    struct link link = link_of(sim->sp, src, dst);
-    double noise = noise_of(sim, r, i), late = noise * link.latency;
-    double took = isinf(link.bandwidth) ? 0 : noise * ((double)moved_bytes(k, x) / link.bandwidth);
-    set_times(sim, src, sim->at[src]++, start, start + took, start + took);
-    set_times(sim, dst, sim->at[dst]++, start + late, start + late + took, start + took);
+    struct message_times m = sim_message(sim, r, i);
+    set_times(sim, src, sim->at[src]++, start, start + m.took, start + m.took);
+    set_times(sim, dst, sim->at[dst]++, start + m.late, start + m.late + m.took, start + m.took);
     sim->todo[sim->ntodo++] = x->peer;
 }
 
@@ -122,12 +114,18 @@ double reduction_tail(const struct rank *k, const struct instr *x, double took) 
     return took / 2 / (double)(pieces > 0 ? pieces : 1);
 }
 
+double sim_collective(const struct sim *sim, int r, int32_t i) {
+    const struct rank *k = &sim->p->rank[r];
+    const struct instr *x = &k->ins[i];
+    const struct group *g = &sim->p->group[k->lane[x->lane].group];
+    return sim_noise(sim, r, i) * collective_time(sim->sp, x->op, x->algorithm, g, whole_bytes(k, x));
+}
+
 static void complete_collective(struct sim *sim, int r, int32_t at, double start) {
     const struct rank *k = &sim->p->rank[r];
     const struct instr *x = &k->ins[at];
     const struct group *g = &sim->p->group[k->lane[x->lane].group];
-    double took = noise_of(sim, r, at) * collective_time(sim->sp, x->op, x->algorithm, g, whole_bytes(k, x));
-    double end = start + took;
+    double took = sim_collective(sim, r, at), end = start + took;
     for (int i = 0; i < g->n; i++) {
         int other = g->rank[i];
         if (x->op == OP_ALL_REDUCE)
@@ -143,10 +141,8 @@ static void complete_collective(struct sim *sim, int r, int32_t at, double start
 static void run_alone(struct sim *sim, int r) {
     const struct rank *k = &sim->p->rank[r];
     int32_t i = sim->at[r], n = 1;
-    double t = ready_time(sim, r, &k->ins[i]), took = noise_of(sim, r, i) * duration(sim, r, &k->ins[i]);
-    bool job = is_job(k->ins[i].op);
-    int32_t j = job ? job_at(sim->sp, k->ins[i].stage, k->ins[i].batch, k->ins[i].op) : -1;
-    if (job && partner_of(sim->sp, j) >= 0 && !pair_costs_of(sim->costs, j)->braided) {
+    double t = ready_time(sim, r, &k->ins[i]), took = sim_noise(sim, r, i) * sim_duration(sim, r, &k->ins[i]);
+    if (sim_leads_pair(sim, &k->ins[i])) {
         t = fmax(t, ready_time(sim, r, &k->ins[i + 1]));
         n = 2;
     }
@@ -188,7 +184,7 @@ static void advance(struct sim *sim, int r) {
     }
 }
 
-static struct sim begin_sim(const struct compile *c, struct timeline *tl) {
+struct sim sim_begin(const struct compile *c, struct timeline *tl) {
     const struct program *p = c->program;
     struct sim sim = {.sp = c->spec, .costs = c->costs, .p = p, .tl = tl, .order = c->choices.launch};
     int W = p->workers;
@@ -219,7 +215,7 @@ static void run_ranks(struct sim *sim) {
         assert(sim->at[r] == sim->stop[r]); /* verify has proved it */
 }
 
-static struct timeline *new_timeline(const struct compile *c, const struct program *p) {
+struct timeline *sim_timeline(const struct compile *c, const struct program *p) {
     struct timeline *tl = NEW(struct timeline, 1);
     tl->launch = c->choices.launch;
     tl->start = NEW(double *, p->workers);
@@ -234,22 +230,22 @@ static struct timeline *new_timeline(const struct compile *c, const struct progr
 struct timeline *sim_run(const struct compile *c) {
     const struct program *p = c->program;
     assert(p->workers == c->spec->workers);
-    struct timeline *tl = new_timeline(c, p);
+    struct timeline *tl = sim_timeline(c, p);
     struct scratch scratch = scratch_begin();
-    struct sim sim = begin_sim(c, tl);
-    for (int r = 0; r < p->workers; r++)
-        sim.stop[r] = p->rank[r].nins;
-    run_ranks(&sim);
+    if (cores_are_shared(c->spec))
+        run_shared(&(struct shared_run){.c = c, .tl = tl, .copies = 1});
+    else {
+        struct sim sim = sim_begin(c, tl);
+        for (int r = 0; r < p->workers; r++)
+            sim.stop[r] = p->rank[r].nins;
+        run_ranks(&sim);
+    }
     scratch_end(scratch);
     tl->step = tl->makespan;
     return tl;
 }
 
 /* ---- repetition ---- */
-
-/* Maximum number of repetitions that are followed until the period settles; each costs as much as a simulation. LARGE:
- * programs of more instructions are followed for two. */
-enum { MOST_REPETITIONS = 64, LARGE = 1000000 };
 
 /* Runs one more repetition of [begin, end). joined: the times at which each rank's lanes have joined after it. */
 static void repeat(struct sim *sim, bool whole, double *joined) {
@@ -272,6 +268,21 @@ static double settled_lateness(double *const *joined, int i, int n, int workers)
         if (fabs(joined[i][r] - joined[i - n][r] - later) > 1e-9 * later)
             return -1;
     return later;
+}
+
+bool sim_settles(struct followed *all, int workers) {
+    for (int back = 1; back <= 8 && back < all->n && !all->cycle; back++)
+        if ((all->later = settled_lateness(all->at, all->n, back, workers)) >= 0)
+            all->cycle = back;
+    return all->cycle > 0;
+}
+
+void sim_take_mean(struct followed *all, int workers) {
+    int half = all->n / 2;
+    all->cycle = all->n - half;
+    all->later = 0;
+    for (int r = 0; r < workers; r++)
+        all->later = fmax(all->later, all->at[all->n][r] - all->at[half][r]);
 }
 
 /* Delays all ranks by `time`. */
@@ -299,31 +310,16 @@ static double *first_step(struct sim *sim, const struct timeline *tl) {
     return joined;
 }
 
-/* Times at which the ranks' lanes joined after each repetition that was followed; at[0]: before the first. */
-struct followed {
-    double *at[MOST_REPETITIONS + 1];
-    int n;     /* repetitions */
-    int cycle; /* number of repetitions after which all ranks are equally much later */
-    double later;
-};
-
 /* Follows repetitions until they settle, or `most` of them. Ranks need not be in step before the first. */
 static void follow(struct sim *sim, bool whole, int most, struct followed *all) {
     int W = sim->p->workers;
     while (!all->cycle && all->n < most) {
         all->at[++all->n] = NEW(double, W);
         repeat(sim, whole, all->at[all->n]);
-        for (int back = 1; back <= 8 && back < all->n && !all->cycle; back++)
-            if ((all->later = settled_lateness(all->at, all->n, back, W)) >= 0)
-                all->cycle = back;
+        sim_settles(all, W);
     }
-    if (all->cycle)
-        return;
-    int half = all->n / 2; /* they never settle: takes the mean of the second half */
-    all->cycle = all->n - half;
-    all->later = 0;
-    for (int r = 0; r < W; r++)
-        all->later = fmax(all->later, all->at[all->n][r] - all->at[half][r]);
+    if (!all->cycle)
+        sim_take_mean(all, W);
 }
 
 /* Runs the repetitions that were not followed, and what comes after the last one. Returns the end of the step. */
@@ -347,7 +343,12 @@ void sim_steady(const struct compile *c) {
     const struct program *p = c->program;
     struct timeline *tl = c->timeline;
     struct scratch scratch = scratch_begin();
-    struct sim sim = begin_sim(c, new_timeline(c, p));
+    if (cores_are_shared(c->spec)) {
+        shared_steady(c);
+        scratch_end(scratch);
+        return;
+    }
+    struct sim sim = sim_begin(c, sim_timeline(c, p));
     bool whole = p->period == 0; /* the whole step repeats */
     struct followed all = {.at = {NEW(double, p->workers)}};
     int64_t nins = 0;
@@ -402,9 +403,14 @@ struct timeline *sim_unrolled(const struct compile *c, int copies) {
         const struct rank *k = &p->rank[r];
         longer.rank[r].nins = k->nins + (copies - 1) * (p->period ? k->period.end - k->period.begin : k->nins);
     }
-    struct timeline *all = new_timeline(c, &longer);
+    struct timeline *all = sim_timeline(c, &longer);
     struct scratch scratch = scratch_begin();
-    struct sim sim = begin_sim(c, new_timeline(c, p));
+    if (cores_are_shared(c->spec)) {
+        run_shared(&(struct shared_run){.c = c, .tl = all, .copies = copies, .appends = true});
+        scratch_end(scratch);
+        return all;
+    }
+    struct sim sim = sim_begin(c, sim_timeline(c, p));
     int32_t *n = NEW(int32_t, p->workers);
     run_section(&sim, 0, all, n);
     for (int i = 0; i < copies; i++)
@@ -448,9 +454,11 @@ static double noisy_step(struct sim *sim, uint64_t draw) {
 
 void sim_noisy(const struct compile *c, double level, uint64_t seed, int64_t runs, double *makespan) {
     struct scratch scratch = scratch_begin();
-    struct sim sim = begin_sim(c, new_timeline(c, c->program));
+    struct sim sim = sim_begin(c, sim_timeline(c, c->program));
     sim.noise = level;
+    bool shared = cores_are_shared(c->spec);
     for (int64_t i = 0; i < runs; i++)
-        makespan[i] = noisy_step(&sim, random_bits(seed, (uint64_t)i));
+        makespan[i] = shared ? shared_noisy(&sim, c, random_bits(seed, (uint64_t)i))
+                             : noisy_step(&sim, random_bits(seed, (uint64_t)i));
     scratch_end(scratch);
 }

@@ -1,11 +1,11 @@
-/* Turns cluster { link, speed, memory, flops, cost, stages, host_link, host_memory } into links between all pairs of
- * ranks and to host memory, the speed of each rank, and measured job times. */
+/* Turns cluster { link, speed, memory, flops, cost, stages, host_link, host_memory, cores, threads, serial } into links
+ * between all pairs of ranks and to host memory, the speed of each rank, shared cores, and measured job times. */
 #include "script.h"
 #include <limits.h>
 #include <math.h>
 
-const char *const cluster_fields[] = {"link",   "speed",     "memory",      "flops", "cost",
-                                      "stages", "host_link", "host_memory", NULL};
+const char *const cluster_fields[] = {"link",      "speed",       "memory", "flops",   "cost",   "stages",
+                                      "host_link", "host_memory", "cores",  "threads", "serial", NULL};
 
 static double number_at(lua_State *L, int index) {
     return lua_type(L, index) == LUA_TNUMBER ? lua_tonumber(L, index) : NAN;
@@ -153,6 +153,28 @@ static void check_units(struct script *script, const struct table *table, const 
             "units; give --model, or leave 'flops' out, and links count in units");
 }
 
+/* Reads how many cores all ranks share, and how many of them a job uses. */
+static void share_cores(struct script *script, const struct table *table, struct spec *sp) {
+    lua_State *L = script->L;
+    sp->machine.cores = number_field(table, "cores", 0);
+    bool threads = push_field(table, "threads") != LUA_TNIL;
+    int serial = push_field(table, "serial");
+    if (serial != LUA_TNIL && serial != LUA_TBOOLEAN)
+        field_fail(L, table->line, "serial", "'serial' must be true or false, not %s", describe(L, -1));
+    sp->machine.serial = lua_toboolean(L, -1);
+    lua_pop(L, 2);
+    sp->machine.threads = threads ? integer_field(table, "threads", 1, INT_MAX) : 1;
+    if (threads && sp->machine.cores == 0)
+        field_fail(L, table->line, "threads",
+                   "'threads' says how many of the cores a job uses, but there is no 'cores'; add the number of cores "
+                   "that all ranks share: cores = 8");
+    if ((sp->machine.cores > 0 || sp->machine.serial) && sp->choices.launch != LAUNCH_LANE)
+        field_fail(L, table->line, sp->machine.serial ? "serial" : "cores",
+                   "'%s' is about ranks that are threads of a CPU, and --launch-order is about GPUs; leave one of "
+                   "them out",
+                   sp->machine.serial ? "serial" : "cores");
+}
+
 void extract_cluster(struct script *script, void *spec) {
     struct spec *sp = spec;
     char buf[32];
@@ -170,5 +192,6 @@ void extract_cluster(struct script *script, void *spec) {
     sp->machine.host_link = host_links(script, &table, sp->workers);
     sp->machine.speed = speeds(script, &table, sp->workers);
     sp->machine.took = costs(script, &table, sp->stages);
+    share_cores(script, &table, sp);
     check_units(script, &table, sp);
 }

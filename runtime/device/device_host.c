@@ -20,7 +20,7 @@ static void host_record(struct replay *re, int32_t i, double start, double end) 
     assert(i >= 0 && i < re->program->rank[re->rank].nins);
     assert(own->ended[i] == re->turn && end >= start); /* once per turn of its section */
     own->ended[i] = re->turn + 1;
-    own->stamp[i] = (struct rt_stamp){start, end};
+    own->stamp[i] = (struct rt_stamp){start, end, own->cpu};
     own->first = start < own->first ? start : own->first;
     own->last = end > own->last ? end : own->last;
     if (own->when && x->op == OP_U && x->stage == re->program->updated)
@@ -142,15 +142,12 @@ static void run_instruction(struct replay *re, const struct rt_instr *x) {
         run_job(re, x);
 }
 
+static double cpu_clock(const struct replay *re) { return self(re)->times ? thread_seconds() : NAN; }
+
 static void host_launch(struct replay *re, const struct rt_instr *x) {
-    struct rt_took *took = self(re)->took;
-    double begin = took ? thread_seconds() : 0;
+    double begin = cpu_clock(re);
     run_instruction(re, x);
-    if (!took)
-        return;
-    took += x - re->program->rank[re->rank].ins;
-    took->seconds += thread_seconds() - begin;
-    took->times++;
+    self(re)->cpu = cpu_clock(re) - begin;
 }
 
 double host_waited(const struct rt_rank *k, const struct rt_stamp *stamp) {
@@ -164,11 +161,12 @@ double host_waited(const struct rt_rank *k, const struct rt_stamp *stamp) {
 }
 
 static bool host_meet(struct replay *re, const struct rt_instr *x) {
-    double start, end;
+    double start, end, begin = cpu_clock(re);
     struct host_rank *own = self(re);
     assert(is_message(x->op) && !ended(re, (int32_t)(x - re->program->rank[re->rank].ins)));
     if (!(is_group(x->op) ? own->transport->collective : own->transport->message)(own->link, re, x, &start, &end))
         return false;
+    own->cpu = cpu_clock(re) - begin;
     host_record(re, (int32_t)(x - re->program->rank[re->rank].ins), start, end);
     return true;
 }

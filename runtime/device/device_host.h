@@ -22,7 +22,8 @@ struct host_rank {
     struct rt_routed routed; /* totals over all forwards so far */
     int64_t *ended;          /* per instruction: how often it has ended */
     struct rt_stamp *stamp;  /* per instruction, for the last time */
-    struct rt_took *took;    /* per instruction: adds up its CPU time; NULL: not needed */
+    bool times;              /* whether to measure the CPU time of instructions */
+    double cpu;              /* CPU time of the instruction that is about to end; NAN: not measured */
     double first, last;      /* when the step first started an instruction and last ended one; the caller resets them */
     uint64_t found[NORM_WORDS]; /* the rank's norm before it began the step's */
     double *when;               /* end of each of the last stage's updates in a step; NULL: not needed */

@@ -204,7 +204,7 @@ extern "C" struct rt_stamp backend_span(struct rank_run *run, int64_t step) {
     const struct cuda_steps *steps = steps_of(run);
     float took;
     CUDA(cudaEventElapsedTime(&took, steps->begin[step % 2], steps->end[step % 2]));
-    struct rt_stamp span = {0, 1e-3 * (double)took};
+    struct rt_stamp span = {0, 1e-3 * (double)took, NAN};
     return span;
 }
 
@@ -227,6 +227,7 @@ extern "C" void backend_times(struct rank_run *run, int64_t step, struct rt_stam
     for (int32_t i = 0; i < run->program.rank[run->world.rank].nins; i++) {
         stamp[i].start += run->backend->group->since;
         stamp[i].end += run->backend->group->since;
+        stamp[i].cpu = NAN;
     }
 }
 

@@ -68,12 +68,9 @@ const char *backend_line(const struct rank_run *run) {
 const bool backend_leads = false;
 void backend_enqueue(struct rank_run *run, int64_t step) {
     struct rank_backend *backend = run->backend;
-    const struct rt_run *whole = run->whole;
-    bool first = step == run->from && step + 1 < run->flags.steps; /* the first step touches new pages, so it is not
-                                                                    * timed */
-    bool timed = whole && whole->took && step >= run->flags.steps - whole->timed && !first;
     run->replay->step = step;
-    backend->host.took = timed ? whole->took[run->world.rank] : NULL;
+    backend->host.times = rank_keeps(run, step);
+    backend->host.cpu = NAN;
     backend->host.first = INFINITY;
     backend->host.last = 0;
 }
@@ -125,7 +122,7 @@ double backend_waited(struct rank_run *run) {
 
 struct rt_stamp backend_span(struct rank_run *run, int64_t step) {
     (void)step;
-    return (struct rt_stamp){run->backend->host.first, run->backend->host.last};
+    return (struct rt_stamp){run->backend->host.first, run->backend->host.last, NAN};
 }
 
 double backend_norm(struct rank_run *run, int64_t step) {

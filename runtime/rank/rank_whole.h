@@ -41,9 +41,6 @@ struct rt_run {
     double *makespan;        /* [steps]: seconds from the first start to the last end */
     struct rt_stamp **stamp; /* [rank]: [kept][instructions], times in the last `kept` steps; or NULL */
     int64_t kept;
-    struct rt_took **took; /* [rank]: [instructions], on the host, in the last `timed` steps except the first of the
-                            * run; or NULL */
-    int64_t timed;
     struct rt_result *result;
 };
 #endif

@@ -1,6 +1,9 @@
 #include "timeline.h"
+#include <math.h>
 
-void timeline_head(FILE *f) { fputs("step\trank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\tunit\n", f); }
+void timeline_head(FILE *f) {
+    fputs("step\trank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\tunit\tcpu\tcores\n", f);
+}
 
 /* Writes a column, which is empty if it does not apply. */
 static void write_column(FILE *f, int64_t value, bool applies, char after) {
@@ -10,7 +13,7 @@ static void write_column(FILE *f, int64_t value, bool applies, char after) {
 }
 
 void timeline_rows(FILE *f, int64_t step, const struct rt_rank *k, int32_t slices, const struct rt_stamp *stamp,
-                   double origin) {
+                   double origin, double cores) {
     for (int32_t c = 0; c < k->nins; c++) {
         int32_t i = k->lane_ins[c]; /* one lane after the other; each runs in order, so rows are also in order of
                                      * start */
@@ -25,6 +28,12 @@ void timeline_rows(FILE *f, int64_t step, const struct rt_rank *k, int32_t slice
         bool root = has_root(x->op);
         write_column(f, root ? x->root : x->peer, root || has_peer(x->op), '\t');
         write_column(f, x->bytes, has_bytes(x->op), '\t');
-        fputs("s\n", f);
+        fputs("s\t", f);
+        if (!isnan(stamp[i].cpu))
+            fprintf(f, "%.9f", stamp[i].cpu);
+        fputc('\t', f);
+        if (cores > 0)
+            fprintf(f, "%g", cores);
+        fputc('\n', f);
     }
 }

@@ -1,5 +1,5 @@
-/* Measured timelines: the time of each instruction. A row has the step's number and then the columns of
- * timeline.tsv. */
+/* Measured timelines: the time of each instruction. A row has the step's number, the columns of timeline.tsv, the CPU
+ * seconds of the instruction, and the number of cores that the ranks shared. The last two are empty if not known. */
 #ifndef PIANOLA_TIMELINE_H
 #define PIANOLA_TIMELINE_H
 #include "rt.h"
@@ -18,7 +18,7 @@ static inline int64_t timeline_kept(int64_t steps) { return steps < TIMELINE_STE
 
 void timeline_head(FILE *f);
 /* Writes a rank's rows of one step, counted from 0. slices: slices of a microbatch, or 0. Times are relative to origin,
- * which is no later than the first of them. */
+ * which is no later than the first of them. cores: 0 if not known. */
 void timeline_rows(FILE *f, int64_t step, const struct rt_rank *k, int32_t slices, const struct rt_stamp *stamp,
-                   double origin);
+                   double origin, double cores);
 #endif
