@@ -76,9 +76,9 @@ static void tell_device(const struct settings *settings, const struct cuda_run *
                                                  : format("; pinned host memory planned %lld, taken %lld",
                                                           (long long)cuda->host_planned, (long long)cuda->host_taken);
     fprintf(stderr,
-            "pianola: %d ranks on %s, %s; device memory planned %lld bytes, taken %lld, at the end %lld%s; "
+            "pianola: %s on %s, %s; device memory planned %lld bytes, taken %lld, at the end %lld%s; "
             "%.1f us of CPU a step\n",
-            cuda->run.program->workers, cuda->device,
+            counted(cuda->run.program->workers, "rank"), cuda->device,
             settings->train.eager ? "each step enqueued anew" : "one graph for the step", (long long)cuda->planned,
             (long long)cuda->taken, (long long)cuda->at_end, pinned, 1e6 * cuda->host);
 }
@@ -122,7 +122,7 @@ static const char *how_to_go_on(const struct settings *settings) {
 
 /* Returns the flags with which a rank's own program would train the same. */
 static struct rank_flags flags_of(const struct settings *settings, int64_t steps, bool records) {
-    struct rank_flags flags = {.steps = steps, .seed = (int64_t)settings->seed};
+    struct rank_flags flags = {.steps = steps, .seed = (int64_t)settings->seed, .json = settings->json};
     flags.eager = settings->train.eager;
     flags.algorithms = settings->train.algorithms;
     flags.val_every = settings->train.validate_every;

@@ -18,7 +18,7 @@ struct trained {
     struct cuda_run cuda; /* results with --device cuda */
 };
 
-/* What a run tells about itself once it begins, on stdout and on stderr. */
+/* A run's introduction of itself, on stdout and on stderr. */
 struct introduction {
     struct text out, notes;
 };

@@ -1,4 +1,5 @@
 #include "watch.h"
+#include "store/fault.h"
 #include "store/seconds.h"
 #include <errno.h>
 #include <pthread.h>
@@ -232,6 +233,21 @@ static void say_why(const char *why) {
     fflush(stderr);
 }
 
+/* Tells the JSON error: the late rank's place and the reason, then the places of the others. */
+static void tell_fault(struct place *late, const char *why) {
+    char text[16384], place[600];
+    w.at = late;
+    write_place(place, sizeof place);
+    size_t n = (size_t)snprintf(text, sizeof text, "rank %d %s: %s", late->rank, place, why);
+    for (w.at = first_place(); w.at <= last_place(); w.at++)
+        if (w.at != late && w.at->phase && n < sizeof text) {
+            write_place(place, sizeof place);
+            n += (size_t)snprintf(text + n, sizeof text - n, "\nrank %d %s", w.at->rank, place);
+        }
+    w.at = late;
+    fault_tell(text);
+}
+
 /* Reports every rank's place and ends the process. Keeps the lock, so that no other thread reports anything now. */
 static _Noreturn void fail_locked(const char *why) {
     struct place *late = w.at;
@@ -239,7 +255,7 @@ static _Noreturn void fail_locked(const char *why) {
     for (w.at = first_place(); w.at <= last_place(); w.at++)
         if (w.at != late && w.at->phase)
             say_why(why);
-    w.at = late;
+    tell_fault(late, why);
     if (w.a.saved)
         fprintf(stderr, "pianola: rank %d: to go on from the newest checkpoint in %s, start %s again with --resume\n",
                 w.at->rank, w.a.saved, w.place ? "the run" : "all ranks");

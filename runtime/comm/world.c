@@ -1,5 +1,6 @@
 /* Errors of ranks. */
 #include "world.h"
+#include "store/fault.h"
 #include "watch.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@ void rank_error(const struct rt_program *self, const char *why) {
         fprintf(stderr, "%spianola: error: %s\n", isatty(STDERR_FILENO) ? "\n" : "", why);
     else
         fprintf(stderr, "pianola: rank %d of %s: error: %s\n", self->rank->number, self->name, why);
+    fault_tell(why);
     fflush(NULL);
     _Exit(2); /* not exit: MPI's own handlers would wait for the other ranks */
 }
@@ -31,8 +33,10 @@ void world_verdict(const struct world *world, bool ok, const char *why) {
     while (bad < world->size && all[bad].ok)
         bad++;
     if (bad < world->size) {
-        if (world->rank == 0)
+        if (world->rank == 0) {
             fprintf(stderr, "pianola: error: %s\n", all[bad].why);
+            fault_tell(all[bad].why);
+        }
         watch_end();
         world->close(world->link);
         fflush(NULL);

@@ -3,6 +3,7 @@
 #include "comm/watch.h"
 #include "rank/rank_train.h"
 #include "store/durable.h"
+#include "store/fault.h"
 #include "threads.h"
 #include <math.h>
 #include <pthread.h>
@@ -120,6 +121,7 @@ static void watch_all(const struct rt_run *run) {
 
 char **train_threads(const struct rt_run *run, const struct world *messages, void *shared) {
     int W = run->program->workers;
+    fault_json(run->flags.json);
     char why[128], **arena = calloc((size_t)W * NMEMORIES, sizeof *arena);
     struct crew crew = crew_of(run);
     for (int r = 0; r < W; r++)

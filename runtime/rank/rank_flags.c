@@ -37,7 +37,7 @@ static const struct flag {
     {"tensorboard", "DIR", "write the same into DIR as TensorBoard and `wandb sync` read them; rank 0 does", 'T'},
     {"val", "FILE", "held-out text: tell the loss on all of it before the first step and every --val-every steps", 'v'},
     {"val-every", "N", "steps from one validation to the next; default 100, or all steps if there are fewer", 'V'},
-    {"json", NULL, "print figures as JSON", 'j'},
+    {"json", NULL, "print figures, and an error that ends the rank, as JSON", 'j'},
     {"no-graph", NULL, "on a GPU, enqueue each step anew instead of launching a graph of it", 'g'},
     {"algorithms", "FILE",
      "on GPUs, use the algorithms of layers' matrix products in rank 0's FILE; time those it lacks and add them; "

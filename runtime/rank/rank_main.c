@@ -1,5 +1,6 @@
 /* The main of a rank's own program: the ranks meet and agree, then replay step by step, under the watchdog. */
 #include "store/durable.h"
+#include "store/fault.h"
 #include "store/fingerprint.h"
 #include "rank_train.h"
 #include "store/import.h"
@@ -198,8 +199,8 @@ static void print_result(const struct rank_run *run, const struct training *trai
     if (run->from)
         printf("resumed   from step %lld\n", (long long)run->from);
     if (steps)
-        printf("loss      %.4f to %.4f in %lld steps, %.3f ms a step\n", training->first, training->last,
-               (long long)steps, 1e3 * each);
+        printf("loss      %.4f to %.4f in %lld step%s, %.3f ms a step\n", training->first, training->last,
+               (long long)steps, steps == 1 ? "" : "s", 1e3 * each);
     if (run->self->model->post_validation)
         printf("twice     %lld of %lld steps, whose updates were clipped afterwards\n",
                (long long)training->ahead.twice, (long long)steps);
@@ -209,7 +210,8 @@ static void print_result(const struct rank_run *run, const struct training *trai
     if (device_bytes >= 0)
         printf("memory    %lld bytes of device memory at the end, on the rank that takes most\n",
                (long long)device_bytes);
-    printf("weights   %016llx (fingerprint) after %lld steps\n", (unsigned long long)hash, (long long)training->step);
+    printf("weights   %016llx (fingerprint) after %lld step%s\n", (unsigned long long)hash, (long long)training->step,
+           training->step == 1 ? "" : "s");
 }
 
 static void release_run(struct rank_run *run, struct training *training) {
@@ -228,6 +230,9 @@ static void release_run(struct rank_run *run, struct training *training) {
 int rank_main(int argc, char **argv, const struct rt_program *self) {
     struct rank_run run = {.self = self, .lock = -1};
     struct training training = {.first = 0};
+    for (int i = 1; i < argc; i++) /* before flags are read: an error may concern one */
+        if (strcmp(argv[i], "--json") == 0)
+            fault_json(true);
     rank_parse(&run.flags, argc, argv, self);
     backend_open(self);
     struct watch_args watch = {.program = self->name,

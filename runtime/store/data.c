@@ -19,6 +19,7 @@
  * the columns in turn, so no column is hit more than twice when 2 x features >= batches x rows. Off the diagonal
  * weights stay zero, so all this holds in every step, though the weights are soon not integers. */
 #include "data_file.h"
+#include "fault.h"
 #include "hash.h"
 #include "token_file.h"
 #include <glob.h>
@@ -284,6 +285,7 @@ static int32_t token_below(const struct data *data, const struct part *part, int
         return 0;
     say_token(data, part, i, why, sizeof why);
     fprintf(stderr, "pianola: error: %s\n", why);
+    fault_tell(why);
     _exit(2);
 }
 

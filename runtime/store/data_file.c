@@ -4,6 +4,7 @@
  * time shows it. If the file has become shorter, the kernel sends SIGBUS for a read past its end. That would kill the
  * process silently, so a handler names the file. */
 #include "data_file.h"
+#include "fault.h"
 #include "hash.h"
 #include "lfs.h"
 #include <errno.h>
@@ -41,6 +42,7 @@ static void on_bus(int signal, siginfo_t *info, void *context) {
     bool shrank = fstat(file->fd, &now) == 0 && now.st_size < file->was.st_size;
     strcpy(file->fault + strlen(file->fault), shrank ? "shrank while it was read\n" : "could not be read\n");
     (void)!write(STDERR_FILENO, file->fault, strlen(file->fault));
+    fault_tell(file->fault + strlen("pianola: error: "));
     _exit(2);
 }
 

@@ -17,6 +17,18 @@ prints() {
     printed+=("$1" "$json")
 }
 
+# A rank's own program prints its errors so, too.
+"$PIANOLA" compile schedules/gpipe.lua --model schedules/models/integers.lua -o "$room/ranks" &&
+    make -s -C "$room/ranks" PKG_CONFIG_PATH="$(dirname "$(realpath "$PIANOLA")")" rank0
+rank_prints() { # STATUS ARGS...
+    local json=$room/${#printed[@]}.json
+    RANK=0 WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=29517 timeout 60 "$room/ranks/rank" "${@:2}" --json >"$json" 2>"$room/errors"
+    expect "rank ${*:2}: exit status" "$1" $?
+    printed+=(error "$json")
+}
+rank_prints 2 --steps x
+rank_prints 1 --deadline 1 --flight "$room"
+
 expect "the schema is one" "" "$(/usr/bin/python3 -c '
 import json
 from jsonschema import Draft202012Validator
@@ -45,6 +57,14 @@ expect "so is one that is missing" 1 "$(/usr/bin/python3 tests/formats/json/vali
     prints run 0 run schedules/1f1b.lua $gpt --steps 14 --checkpoint "$room/kept" --resume -D clip=1 --new-data
     prints run 0 run schedules/1f1b.lua $gpt --steps 0
     prints run 0 run schedules/1f1b.lua $gpt --steps 2 --data README.md --val README.md
+    prints error 2 run schedules/1f1b.lua $gpt --steps 12 --checkpoint "$room/kept"
+    prints error 1 run schedules/1f1b.lua $gpt --steps 12 --deadline 0.000001 --flight "$room"
+    expect "the others are in because" 3 "$(grep -o '"rank [1-3] waits' "${printed[-1]}" | wc -l)"
+    printf 'a "quoted" \\ name\377\t' >"$room/name"
+    odd=$room/$(cat "$room/name") # a name that needs escapes, and is no UTF-8
+    touch "$odd"
+    prints error 2 run schedules/1f1b.lua $gpt --steps 12 --checkpoint "$odd"
+    expect "escaped" 1 "$(grep -cF 'a \"quoted\" \\ name\ufffd\u0009: is no folder' "${printed[-1]}")"
     prints export-weights 0 export-weights "$room/kept" -o "$room/weights.safetensors"
     prints report 0 show schedules/1f1b.lua $gpt --measured "$room/measured.tsv"
     prints diff 0 diff schedules/1f1b.lua schedules/1f1b.lua
