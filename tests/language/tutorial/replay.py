@@ -3,7 +3,8 @@
     replay.py PAGE PROGRAM      PROGRAM is `pianola` for the commands of the page
 
 In the page:
-- A ```lua block is a file. The line before the block ends with its name: Write `gpipe.lua`:
+- A ```lua or ```python block is a file. The line before the block ends with its name: Write `gpipe.lua`:
+  Python must compile; it is not run, since it may need PyTorch.
 - A ```console block is a session. A line that begins with `$ ` is a command, for bash; the lines up to the next command
   are all that it prints, on stdout and stderr. A command must exit with 0, unless the next one is `echo $?`.
   `pianola diff` may exit with 1: the two differ.
@@ -80,10 +81,10 @@ def replay(text, room, environment):
     """Yields a complaint for each command that fails or prints something else."""
     commands = []
     for first, language, lines, before in blocks(text):
-        if language == "lua":
+        if language in ("lua", "python"):
             name = re.search(r"`([\w.]+)`:$", before)
             if not name:
-                sys.exit(f"line {first}: the line before a lua block ends with the name of its file")
+                sys.exit(f"line {first}: the line before a {language} block ends with the name of its file")
             commands.append((first, None, name[1], lines, False))
         elif language == "console":
             commands += [(at, command, None, shown, before == VARY) for at, command, shown in sessions(lines, first)]
@@ -92,6 +93,11 @@ def replay(text, room, environment):
         if name:
             with open(os.path.join(room, name), "w", encoding="utf-8") as f:
                 f.write("\n".join(lines) + "\n")
+            if name.endswith(".py"):
+                try:
+                    compile("\n".join(lines), name, "exec")
+                except SyntaxError as error:
+                    yield f"{at}: {name}: line {error.lineno}: {error.msg}"
             continue
         ran = subprocess.run(["bash", "-c", f"(exit {status}); {command}"], cwd=room, env=environment, timeout=300,
                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

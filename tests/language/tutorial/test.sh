@@ -45,6 +45,8 @@ took 7 s (10 steps)
 ```
 END
 expect "a page that is right" "" "$(replay "$room/page.md")"
+printf 'Write this to `one.py`:\n\n```python\nprint("torn"\n```\n\n```console\n$ true\n```\n' >"$room/python.md"
+expect "Python that does not compile" "4: one.py: line 1: '(' was never closed" "$(replay "$room/python.md")"
 
 breaks() { # WHAT SED COMPLAINT
     sed "$2" "$room/page.md" >"$room/broken.md"
