@@ -32,7 +32,7 @@ static struct side *load_folder(const char *path) {
         die("%s: neither streams.txt nor timeline.0.tsv is in this folder: it was neither compiled nor measured", path);
     struct side *side = side_of_program(path, read_text(streams, file_text(streams)), NULL);
     if (access(times, R_OK) == 0)
-        side_times(side, times, read_tsv(times, file_text(times)));
+        side_times(side, times, read_tsv(times, file_text(times)), "compile both again");
     if (!side->unit)
         side->unit = unit_of(format("%s/report.json", path));
     return side;

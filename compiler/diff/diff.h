@@ -107,10 +107,11 @@ struct diff {
     double rate;          /* the factor that converted the prediction's times to seconds; 0: compared unscaled */
 };
 
-/* diff_side.c. tl NULL: no times are known yet; side_times sets them, from rows as for side_of_rows. */
+/* diff_side.c. tl NULL: no times are known yet; side_times sets them, from rows as for side_of_rows, or
+ * dies, with advice, if they are of another program. */
 struct side *side_of_program(const char *name, const struct program *p, const struct timeline *tl);
 struct side *side_of_rows(const char *name, struct timeline_rows *rows);
-void side_times(struct side *side, const char *file, struct timeline_rows *rows);
+void side_times(struct side *side, const char *file, struct timeline_rows *rows, const char *advice);
 int32_t *side_ops(const struct side *side, int r); /* the operation of each of rank r's instructions in waits */
 /* Returns whether the rows are the side's operations, one by one. */
 bool side_has_rows(const struct side *side, const struct timeline_rows *rows);

@@ -240,9 +240,7 @@ bool side_has_rows(const struct side *side, const struct timeline_rows *rows) {
 }
 
 /* Sets the times of a program's instructions, from the timeline next to it or as measured. */
-void side_times(struct side *side, const char *file, struct timeline_rows *rows) {
-    const char *advice =
-        rows->nsteps ? "give -D, --model, --cluster and --lanes as it was measured with" : "compile both again";
+void side_times(struct side *side, const char *file, struct timeline_rows *rows, const char *advice) {
     int slices = count_slices(rows);
     bool same = side->n == rows->n;
     for (int i = 0; same && i < side->n; i++) {

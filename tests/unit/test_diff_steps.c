@@ -134,7 +134,7 @@ Test(diff_steps, one_clock_is_left_alone) {
     for (uint64_t seed = 1; seed <= 100; seed++, free_all()) {
         struct run z = make(seed, BANDWIDTH);
         struct side *s = side_of_program("p", z.p, NULL);
-        side_times(s, "t.tsv", measure(&z, 3, 1000, NULL));
+        side_times(s, "t.tsv", measure(&z, 3, 1000, NULL), "");
         cr_assert_null(s->clock, "seed %d", (int)seed);
         struct side *again = side_of_program("q", z.p, z.tl);
         for (int i = 0; i < s->n; i++)
@@ -152,7 +152,7 @@ Test(diff_steps, clocks_are_set) {
         for (int r = 1; r < z.p->workers; r++)
             clock[r] = ((double)below(2000001) - 1000000) * z.tl->makespan / 1000;
         struct side *s = side_of_program("p", z.p, NULL);
-        side_times(s, "t.tsv", measure(&z, 2, 5 * z.tl->makespan, clock));
+        side_times(s, "t.tsv", measure(&z, 2, 5 * z.tl->makespan, clock), "");
         if (!s->clock)
             continue;
         set++;
