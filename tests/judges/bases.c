@@ -106,10 +106,8 @@ static struct costs *stages_of(const struct base *b, struct spec *sp) {
         costs->stage[s].bytes[K_hstash] = costs->stage[s].bytes[K_rstash] = costs->stage[s].bytes[K_stash];
         costs->stage[s].bytes[K_hinput] = costs->stage[s].bytes[K_rinput] = costs->stage[s].bytes[K_input];
     }
-    if (b->file) { /* jobs take as long as before: find_shards knows only costs that a script gives */
-        costs->computes = before.computes;
-        costs->pair = before.pair;
-    }
+    if (b->file) /* jobs take as long as before, although the jobs of a script give no cost */
+        take_job_costs(costs, &before);
     return costs;
 }
 

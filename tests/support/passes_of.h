@@ -17,9 +17,15 @@ static inline struct costs *costs_of(const struct spec *sp) {
     }
     return costs;
 }
-/* Sets the times of the spec's jobs, by themselves and in pairs, to those that the jobs give. */
-static inline void take_job_costs(struct costs *costs) {
+/* Sets the times of the spec's jobs, by themselves and in pairs: those of `before`, of the same jobs, or, if it is
+ * NULL, those that the jobs give. */
+static inline void take_job_costs(struct costs *costs, const struct costs *before) {
     const struct spec *sp = costs->spec;
+    if (before) {
+        costs->computes = before->computes;
+        costs->pair = before->pair;
+        return;
+    }
     costs->computes = NEW(double, costs->njobs);
     for (int j = 0; j < costs->njobs; j++)
         costs->computes[j] = costs->job[j].cost;

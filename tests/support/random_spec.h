@@ -391,7 +391,7 @@ static inline void find_shards(struct costs *costs) {
     const struct spec *sp = costs->spec;
     struct stage *st = costs->stage;
     costs->homes = find_homes(costs);
-    take_job_costs(costs);
+    take_job_costs(costs, NULL);
     for (int s = 0; s < sp->stages + sp->names.sets; s++) {
         const struct homes *homes = &costs->homes[s];
         int64_t *bytes = st[s].bytes, pieces = (int64_t)homes->size * shares_of(homes);
@@ -539,7 +539,7 @@ static inline bool draw_updates(struct spec *sp) {
                                   .prio = at_once ? -INFINITY : below(1000) - 500,
                                   .cost = 0.25 * below(5)};
         }
-    take_job_costs(costs);
+    take_job_costs(costs, NULL);
     return true;
 }
 #endif

@@ -55,7 +55,7 @@ static void tile_updates(const struct spec *base, struct spec *sp) {
             job[j].prio += 1000.0 * (at / each);
         }
     costs->job = job;
-    take_job_costs(costs);
+    take_job_costs(costs, NULL);
 }
 
 struct tiled {

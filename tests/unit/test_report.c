@@ -48,7 +48,7 @@ static struct report *reported(struct spec *sp, const char *text, const double (
         for (int k = 0; k < NKINDS; k++)
             costs->stage[s].bytes[k] = k == K_token ? 0 : 6;
     costs->homes = find_homes(costs);
-    take_job_costs(costs);
+    take_job_costs(costs, NULL);
     struct program *p = read_text("tiny.txt", text);
     return report_of(sp, costs, graph_build(costs), p, timeline_of(p, t));
 }
