@@ -175,6 +175,11 @@ static int distance(const char *a, const char *b) {
     return row[lb];
 }
 
+const char *counted(int64_t n, const char *what) {
+    return format("%lld %s%s%s", (long long)n, what, n != 1 && what[strlen(what) - 1] == 'h' ? "e" : "",
+                  n == 1 ? "" : "s");
+}
+
 const char *nearest(const char *word, const char *const *names, int n) {
     const char *best = NULL;
     int least = (int)strlen(word) / 3 + 2; /* a third of the letters may be wrong */

@@ -93,13 +93,20 @@ int cmd_check(const struct settings *settings) {
     for (int k = 0; k < c.program->workers; k++)
         n += c.program->rank[k].nins;
     printf(json ? "{\"schema\": 1, \"schedule\": %s" : "%s", json ? quoted(c.spec->name) : c.spec->name);
-    printf(json ? ", \"proved\": true, \"jobs\": %d, \"instructions\": %lld, \"workers\": %d"
-                : ": proved: %d jobs, %lld instructions on %d ranks",
-           c.spec->njobs, n, c.spec->workers);
-    if (c.spec->model && !is_costs(c.spec))
-        printf(json ? ", \"parameters\": %lld" : ", %lld parameters", parameters_of_model(&c));
-    if (json)
+    bool layers = c.spec->model && !is_costs(c.spec);
+    if (json) {
+        printf(", \"proved\": true, \"jobs\": %d, \"instructions\": %lld, \"workers\": %d", c.spec->njobs, n,
+               c.spec->workers);
+        if (layers)
+            printf(", \"parameters\": %lld", parameters_of_model(&c));
         print_claims(NULL);
-    printf(json ? "}\n" : ", machine model %s\n", MACHINE_MODEL);
+        printf("}\n");
+        return 0;
+    }
+    printf(": proved: %s, %s on %s", counted(c.spec->njobs, "job"), counted(n, "instruction"),
+           counted(c.spec->workers, "rank"));
+    if (layers)
+        printf(", %s", counted(parameters_of_model(&c), "parameter"));
+    printf(", at any speed of ranks and links\n");
     return 0;
 }

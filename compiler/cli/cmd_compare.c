@@ -412,12 +412,12 @@ static void put_table_text(struct text *out, const struct table *table, const st
         longest = table->row[i].figure[MAKESPAN] > longest ? table->row[i].figure[MAKESPAN] : longest;
     struct measure measure = measure_of(longest, table->unit, settings->draw.style.ascii);
     bool unit = strcmp(measure.name, "units") == 0;
-    put(out, "%lld ranks, %lld microbatches; times in %s\n", (long long)table->size[WORKERS].value,
-        (long long)table->size[BATCHES].value,
+    put(out, "%s, %s; times in %s\n", counted(table->size[WORKERS].value, "rank"),
+        counted(table->size[BATCHES].value, "microbatch"),
         unit ? "units: F is 1 for a rank's share of the model; every tensor is 1 byte" : measure.name);
     if (settings->jitter.level >= 0)
-        put(out, "mean and p95 of %lld runs, each job and message up to %g %% longer or shorter\n",
-            (long long)settings->jitter.runs, 100 * settings->jitter.level);
+        put(out, "mean and p95 of %s, each job and message up to %g %% longer or shorter\n",
+            counted(settings->jitter.runs, "run"), 100 * settings->jitter.level);
     put(out, "\n");
     put_table(out, table->row, table->nrows, &measure, settings);
     put_left_out(out, table, settings->markdown);

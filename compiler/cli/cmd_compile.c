@@ -260,8 +260,8 @@ static void remove_stale(const struct folder *folder) {
         removed++;
     }
     if (removed > 0)
-        fprintf(stderr, "pianola: %s: %d files of an earlier compile removed, which are not of this one\n", folder->dir,
-                removed);
+        fprintf(stderr, "pianola: %s: %s of an earlier compile removed, not of this one\n", folder->dir,
+                counted(removed, "file"));
 }
 
 static void write_folder(const char *dir, const struct compile *c) {

@@ -57,15 +57,15 @@ static void print_makespan(const struct compile *c, const struct outcome *outcom
 static void print_text(const struct compile *c, const struct outcome *outcome) {
     if (outcome->from)
         printf("\nresumed   from step %lld", (long long)outcome->from);
-    printf("\nloss      %.4f to %.4f in %lld steps, %.0f tokens/s\n", outcome->first, outcome->last,
-           (long long)(outcome->steps - outcome->from), outcome->tokens_per_second);
+    printf("\nloss      %.4f to %.4f in %s, %.0f tokens/s\n", outcome->first, outcome->last,
+           counted(outcome->steps - outcome->from, "step"), outcome->tokens_per_second);
     if (outcome->compared)
-        printf("one rank  the same %lld steps: losses differ by %.2g at most (relative), weights %s\n",
-               (long long)outcome->steps, outcome->largest,
+        printf("one rank  the same %s: losses differ by %.2g at most (relative), weights %s\n",
+               counted(outcome->steps, "step"), outcome->largest,
                outcome->same_weights ? "equal bit for bit" : "not bit for bit");
     if (c->costs->post_validation)
-        printf("twice     %lld of %lld steps, whose updates were clipped afterwards\n", (long long)outcome->twice,
-               (long long)outcome->steps);
+        printf("twice     %lld of %s, whose updates were clipped afterwards\n", (long long)outcome->twice,
+               counted(outcome->steps, "step"));
     if (outcome->routed.pairs)
         printf("dropped   %lld of %lld (token, expert) pairs, %.3g%%\n", (long long)outcome->routed.dropped,
                (long long)outcome->routed.pairs,
@@ -175,12 +175,13 @@ static struct introduction introduction_of(const struct compile *c, const struct
     }
     const struct rt_model *model = &c->spec->model->rt;
     if (model->input == INPUT_TOKENS)
-        put(notes, "pianola: microbatches of %d rows of %d tokens\n", model->rows / model->context, model->context);
+        put(notes, "pianola: microbatches of %s of %s\n", counted(model->rows / model->context, "row"),
+            counted(model->context, "token"));
     if (model->input == INPUT_TOKENS && !settings->train.data && settings->train.steps > 0)
         put(notes, "pianola: no --data: training on random tokens; give a text with --data FILE\n");
     if (!settings->train.cuda)
-        put(notes, "pianola: %d rank%s in one process, matrix products by %s, one thread a rank\n", c->spec->workers,
-            c->spec->workers == 1 ? "" : "s", host_blas());
+        put(notes, "pianola: %s in one process, matrix products by %s, one thread a rank\n",
+            counted(c->spec->workers, "rank"), host_blas());
     return introduction;
 }
 
@@ -223,8 +224,8 @@ static void evaluate(const struct compile *c, const struct settings *settings, s
             quoted(c->spec->name), (long long)step, isfinite(loss) ? format("%.9g", loss) : "null",
             isfinite(exp(loss)) ? format("%.9g", exp(loss)) : "null", (long long)n, (long long)tokens);
     else
-        printf("\nloss      %.4f, perplexity %.4f on %lld sequences of %d tokens%s; nothing was trained\n", loss,
-               exp(loss), (long long)n, c->spec->model->rt.context, of);
+        printf("\nloss      %.4f, perplexity %.4f on %s of %s%s; nothing was trained\n", loss, exp(loss),
+               counted(n, "sequence"), counted(c->spec->model->rt.context, "token"), of);
     if (!isfinite(loss))
         fprintf(stderr, "pianola: warning: the loss is %g: the weights are damaged, or those of another model\n",
                 fabs(loss));

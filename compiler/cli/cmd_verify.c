@@ -33,6 +33,6 @@ int cmd_verify(const struct settings *settings) {
     } else if (no)
         printf("%s: refuted (%s)\n%s\n", path, claim_word[claim], no->why);
     else
-        printf("%s: proved: %s on %d ranks, machine model %s\n", path, p->name, p->workers, MACHINE_MODEL);
+        printf("%s: proved: %s on %s, at any speed of ranks and links\n", path, p->name, counted(p->workers, "rank"));
     return no != NULL;
 }

@@ -33,9 +33,10 @@ static void draw_record(const struct record *record, const struct rt_result *res
                                      {"validation", record->validations, batches * (int)settings->train.validate_every,
                                       record->validation, record->validated, -1}};
     struct text out = {0};
-    emit_losses(&out,
-                format("%s: %lld steps of %d microbatches", record->c->spec->name, (long long)result->done, batches),
-                "time", line, record->validations > 0 ? 2 : 1, NAN);
+    emit_losses(
+        &out,
+        format("%s: %s of %s", record->c->spec->name, counted(result->done, "step"), counted(batches, "microbatch")),
+        "time", line, record->validations > 0 ? 2 : 1, NAN);
     write_file(settings->record.loss_svg, &out);
 }
 

@@ -147,9 +147,9 @@ void put_courses(struct text *out, const struct courses *courses, const struct s
         for (int i = 0; i < courses->n; i++)
             width[c] = (int)strlen(cell[i][c]) > width[c] ? (int)strlen(cell[i][c]) : width[c];
     }
-    put(out, "%d ranks, %lld steps of %lld microbatches; losses are means over the last %lld microbatches\n",
-        courses->course[0].report->workers, (long long)courses->steps, (long long)courses->batches,
-        (long long)courses->window);
+    put(out, "%s, %s of %s; losses are means over the last %s\n", counted(courses->course[0].report->workers, "rank"),
+        counted(courses->steps, "step"), counted(courses->batches, "microbatch"),
+        counted(courses->window, "microbatch"));
     put(out, "target: %.4f%s; times are predicted, in %s\n\n", courses->target,
         courses->given ? "" : ", the worst loss at the end", measure.name);
     put_cells(out, head, width, settings->markdown);
@@ -212,8 +212,7 @@ void draw_courses(struct text *out, const struct courses *courses) {
                                      course->smooth, course->predicted, course->reached};
     }
     emit_losses(out,
-                format("%lld microbatches on %d ranks; losses are means over %lld",
-                       (long long)(courses->steps * courses->batches), courses->course[0].report->workers,
-                       (long long)courses->window),
+                format("%s on %s; losses are means over %lld", counted(courses->steps * courses->batches, "microbatch"),
+                       counted(courses->course[0].report->workers, "rank"), (long long)courses->window),
                 "predicted time", line, courses->n, courses->target);
 }

@@ -109,10 +109,10 @@ static void put_host(struct text *t, const struct report *report) {
 void emit_report(struct text *out, const struct report *report, const struct style *style) {
     struct measure measure = measure_of(report->makespan, report->unit, style->ascii);
     char a[32];
-    put(out, "%s: %d workers, %d stages, %lld microbatches", report->schedule, report->workers, report->stages,
-        (long long)report->step_batches);
+    put(out, "%s: %s, %s, %s", report->schedule, counted(report->workers, "worker"), counted(report->stages, "stage"),
+        counted(report->step_batches, "microbatch"));
     if (report->slices)
-        put(out, " of %d slices", report->slices);
+        put(out, " of %s", counted(report->slices, "slice"));
     if (report->batches < report->step_batches)
         put(out, ", %d written out", report->batches);
     if (report->measured)

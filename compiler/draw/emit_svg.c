@@ -235,16 +235,16 @@ static void put_arrows(struct text *t, const struct picture *picture) {
 static void put_head(struct text *t, const struct picture *picture, const struct svg *svg) {
     char a[32];
     svg_begin(t, svg);
-    put(t, "<text x=\"%d\" y=\"%d\">%d ranks, %d stages, ", LEFT, HEADING, picture->p->workers,
-        script_stages(&picture->p->names, picture->p->stages));
+    const char *batches = counted(picture->rep->step_batches, "microbatch");
+    put(t, "<text x=\"%d\" y=\"%d\">%s, %s, ", LEFT, HEADING, counted(picture->p->workers, "rank"),
+        counted(script_stages(&picture->p->names, picture->p->stages), "stage"));
     if (picture->p->period)
-        put(t, "%d of a step's %lld microbatches", picture->p->batches, (long long)picture->rep->step_batches);
+        put(t, "%d of a step's ", picture->p->batches);
     else if (picture->p->copies > 1)
-        put(t, "%d steps of %lld microbatches", picture->p->copies, (long long)picture->rep->step_batches);
-    else
-        put(t, "%lld microbatches", (long long)picture->rep->step_batches);
+        put(t, "%d steps of ", picture->p->copies);
+    put(t, "%s", batches);
     if (picture->p->names.slices)
-        put(t, " of %d slices", picture->p->names.slices);
+        put(t, " of %s", counted(picture->p->names.slices, "slice"));
     bool whole = picture->p->period || picture->p->copies > 1; /* the figures cover one step with all repetitions */
     put(t, "; %smakespan %s %s%s; bubble %.1f %%</text>\n", whole ? "a step's " : "",
         time_text(whole ? picture->rep->makespan : picture->tl->makespan, &picture->time.m, a), picture->time.m.name,

@@ -40,10 +40,10 @@ static void put_need(struct text *t, const char *goals, const char *runtime, con
 
 void emit_makefile(struct text *t, const struct program *p) {
     put(t,
-        "# The %d ranks of %s. For CPUs: make, then mpirun -n %d ./rank. For GPUs with NCCL: make gpu, ./rank.gpu\n"
+        "# The %s of %s. For CPUs: make, then mpirun -n %d ./rank. For GPUs with NCCL: make gpu, ./rank.gpu\n"
         "# The runtimes are what pkg-config finds as pianola-host and pianola-cuda: in the build/ of a source tree\n"
         "# above this folder, beside the pianola that is called by that name, or where the system keeps them.\n",
-        p->workers, tame(p->name), p->workers);
+        counted(p->workers, "rank"), tame(p->name), p->workers);
     put(t, "up := $(CURDIR)/..\n"
            "own := $(shell dirname \"$$(command -v pianola)\")/../lib/pkgconfig\n"
            "path := $(PKG_CONFIG_PATH):$(up)/build:$(up)/../build:$(up)/../../build:$(own)\n"

@@ -276,8 +276,8 @@ int cmd_generate(const struct settings *given) {
     else {
         show(&answer, true);
         printf("\n");
-        fprintf(stderr, "pianola: %zu tokens of prompt in %.2f s, %zu tokens at %.1f a second%s\n", prompt.n,
-                answer.first - answer.began, answer.tokens.n,
+        fprintf(stderr, "pianola: %s of prompt in %.2f s, %s at %.1f a second%s\n", counted((int64_t)prompt.n, "token"),
+                answer.first - answer.began, counted((int64_t)answer.tokens.n, "token"),
                 answer.tokens.n > 1 ? (double)(answer.tokens.n - 1) / (end - answer.first) : 0,
                 answer.ended   ? ""
                 : room == most ? "; it has no more positions"

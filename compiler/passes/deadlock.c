@@ -144,7 +144,7 @@ static void die_of_pairs(const struct sched_state *state) {
     }
 }
 
-/* What a job of the cycle waits for. */
+/* Reasons why a job of the cycle waits. */
 enum wait { WAIT_ROOM, WAIT_ORDER, WAIT_TEAM, WAIT_PAIR, WAIT_VERSION, WAIT_INPUT, NWAITS };
 
 /* Returns whether job `from` waits for `to` because of weights: one of them is an update. */
@@ -173,7 +173,7 @@ static enum wait wait_between(struct sched_state *state, int32_t from, int32_t t
     return waits_for_weights(state, from, to) ? WAIT_VERSION : WAIT_ORDER;
 }
 
-static void put_wait(struct text *t, const struct sched_state *state, enum wait wait, int32_t from, int32_t to) {
+static void put_wait_of_job(struct text *t, const struct sched_state *state, enum wait wait, int32_t from, int32_t to) {
     const struct names *names = &state->sp->names;
     const struct job *a = &state->c->costs->job[from], *b = &state->c->costs->job[to];
     put(t, "\n  %s waits for ", job_name(names, a->s, a->b, a->d));
@@ -215,7 +215,7 @@ _Noreturn void sched_deadlock(struct sched_state *state) {
         enum wait wait = to >= n ? WAIT_ROOM : wait_between(state, from, to);
         found[wait] = true;
         if (shown++ < 12)
-            put_wait(&t, state, wait, from, to < n ? to : cycle[(i + 2) % len]);
+            put_wait_of_job(&t, state, wait, from, to < n ? to : cycle[(i + 2) % len]);
     }
     if (len > 12)
         put(&t, "\n  ... and more");

@@ -264,7 +264,8 @@ static void put_curve_table(struct text *t, const struct curve *curve) {
     for (int i = 0; i < frontier->n; i++)
         most = fmax(most, frontier->point[i].makespan);
     struct measure measure = measure_of(most, time_unit(sp), !is_utf8());
-    put(t, "%s: %d ranks, %d microbatches; times in %s\n\n", sp->name, sp->workers, whole_batches(sp), measure.name);
+    put(t, "%s: %s, %s; times in %s\n\n", sp->name, counted(sp->workers, "rank"),
+        counted(whole_batches(sp), "microbatch"), measure.name);
     put(t, "%s  makespan  lower bound  proved  known schedules\n", curve->bytes ? "memory/bytes" : "cap");
     for (int i = 0; i < frontier->n; i++)
         put_point(t, curve, &frontier->point[i], &measure);

@@ -50,8 +50,8 @@ static int stays_optimal(const struct hold *hold) {
 static const char *form(const struct settings *settings, const struct closed *closed) {
     return settings->jitter.level > 0   ? "a sequence"
            : !closed->kind              ? "a sequence: no rule that we know gives this order, and it repeats nothing"
-           : !strcmp(closed->kind, "n") ? "as an n, for other numbers of microbatches too"
-                                        : "as a pattern, for other numbers of microbatches too";
+           : !strcmp(closed->kind, "n") ? "a script with a function n, for other numbers of microbatches too"
+                                        : "a script with a pattern, for other numbers of microbatches too";
 }
 
 /* Returns a line for each other number of microbatches. */
@@ -61,7 +61,7 @@ static const char *holds(const struct closed *closed, const char *before) {
     put(&t, "%s", "");
     for (int i = 0; i < closed->nholds; i++) {
         const struct hold *hold = &closed->hold[i];
-        put(&t, "%s%d microbatches: ", before, hold->batches);
+        put(&t, "%s%s: ", before, counted(hold->batches, "microbatch"));
         if (isinf(hold->makespan)) {
             put_word(&t, "it does not run\n");
             continue;
@@ -136,10 +136,10 @@ static void put_noisy(struct text *t, const struct noisy *noisy) {
     put(t, "with %g %% of noise, 95 of 100 runs take at most %.4g, the mean %.4g; ", 100 * noisy->after.level,
         noisy->after.p95, noisy->after.mean);
     if (noisy->after.p95 < noisy->before.p95)
-        put(t, "before a local search over %lld orders, %.4g and %.4g\n", (long long)noisy->orders, noisy->before.p95,
+        put(t, "before a local search over %s, %.4g and %.4g\n", counted(noisy->orders, "order"), noisy->before.p95,
             noisy->before.mean);
     else
-        put(t, "a local search over %lld orders found none that bears it better\n", (long long)noisy->orders);
+        put(t, "a local search over %s found none that bears it better\n", counted(noisy->orders, "order"));
 }
 
 static void put_result(struct text *t, const struct settings *settings, const struct compile *c,

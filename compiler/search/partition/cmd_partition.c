@@ -181,8 +181,8 @@ static void put_partition(struct text *out, const struct cuts *cuts, const struc
         width = (int)strlen(layers[s]) > width ? (int)strlen(layers[s]) : width;
     }
     struct measure measure = measure_of(p->seconds, "s", ascii);
-    put(out, "%s: %d layers on %d ranks; times in %s per minibatch\n\n", cuts->profile->name, cuts->profile->nlayers,
-        workers, measure.name);
+    put(out, "%s: %s on %s; times in %s per minibatch\n\n", cuts->profile->name,
+        counted(cuts->profile->nlayers, "layer"), counted(workers, "rank"), measure.name);
     put(out, "stage  %-*s  replicas  compute     sync  warm-ups  versions\n", width, "layers");
     for (int s = 0; s < p->nparts; s++) {
         const struct part *part = &p->part[s];

@@ -110,8 +110,8 @@ static const char *measured_text(const struct timing *timing, const struct setti
     put(&t, "`pianola profile` of %s", settings->args.model);
     for (int i = 0; i < settings->args.nset; i++)
         put(&t, " -D %s", settings->args.set[i]);
-    put(&t, ", on the %s: medians of %lld microbatches.", settings->train.cuda ? "GPU" : "CPU",
-        (long long)timing->microbatches);
+    put(&t, ", on the %s: medians of %s.", settings->train.cuda ? "GPU" : "CPU",
+        counted(timing->microbatches, "microbatch"));
     return t.s;
 }
 
@@ -170,7 +170,7 @@ static void put_times_table(struct text *out, const struct timing *timing, const
     for (int s = 0; s < p->nlayers; s++)
         largest = fmax(largest, p->layer[s].backward);
     struct measure measure = measure_of(largest, "s", settings->draw.style.ascii);
-    put(out, "%s: %d layers on the %s; times in %s per microbatch, medians of %lld\n\n", p->name, p->nlayers,
+    put(out, "%s: %s on the %s; times in %s per microbatch, medians of %lld\n\n", p->name, counted(p->nlayers, "layer"),
         settings->train.cuda ? "GPU" : "CPU", measure.name, (long long)timing->microbatches);
     put(out, "layer                     forward  backward  activation       stash     weights\n");
     for (int s = 0; s < p->nlayers; s++) {
@@ -187,8 +187,8 @@ static void put_times_table(struct text *out, const struct timing *timing, const
     put(out, "%-24s %8s", "all", time_text(forward, &measure, buf));
     put(out, "  %8s\n", time_text(backward, &measure, buf));
     measure = measure_of(timing->step, "s", settings->draw.style.ascii);
-    put(out, "\na step of %d microbatches took %s %s", timing->c.spec->batches, time_text(timing->step, &measure, buf),
-        measure.name);
+    put(out, "\na step of %s took %s %s", counted(timing->c.spec->batches, "microbatch"),
+        time_text(timing->step, &measure, buf), measure.name);
     put(out, "; these times and its updates add up to %s %s, %+.1f %%\n", time_text(timing->sum, &measure, buf),
         measure.name, 100 * (timing->sum / timing->step - 1));
 }

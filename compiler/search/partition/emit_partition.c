@@ -47,8 +47,8 @@ void emit_partition(struct text *out, const struct cuts *cuts, const struct part
     int workers = 0;
     for (int s = 0; s < p->nparts; s++)
         workers += p->part[s].replicas;
-    put(out, "-- PipeDream's partition of %s on %d ranks, as `pianola partition` found it (Harlap 2018,\n",
-        tame(cuts->profile->name), workers);
+    put(out, "-- PipeDream's partition of %s on %s, as `pianola partition` found it (Harlap 2018,\n",
+        tame(cuts->profile->name), counted(workers, "rank"));
     put(out, "-- arXiv 1806.03377), with 1F1B-RR: a stage's ranks take microbatches in turn (Narayanan 2019), and are "
              "updated\n"
              "-- when each has had one. Backwards read the weights that their forwards read.\n");

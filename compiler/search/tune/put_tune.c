@@ -138,8 +138,9 @@ void put_refusals(struct text *out, const struct ranking *ranking) {
 }
 
 static void put_outcomes(struct text *out, const struct ranking *ranking) {
-    put(out, "\n%d candidates: %d simulated, %d slower by their bounds, %d beyond memory, %d refused\n",
-        ranking->space->n, ranking->simulated, ranking->slower, ranking->beyond, ranking->refused);
+    put(out, "\n%s: %d simulated, %d slower by their bounds, %d beyond memory, %d refused\n",
+        counted(ranking->space->n, "candidate"), ranking->simulated, ranking->slower, ranking->beyond,
+        ranking->refused);
     put_refusals(out, ranking);
     if (ranking->interrupted)
         put_word(out, "interrupted: these are the best of what was simulated by then\n");
@@ -155,7 +156,7 @@ static void put_improvement(struct text *out, const struct ranking *ranking, con
         return;
     }
     struct measure measure = measure_of(improvement->before, "s", ascii);
-    put(out, "\nlocal search over %lld orders of the first's jobs%s: ", (long long)improvement->orders,
+    put(out, "\nlocal search over %s of the first's jobs%s: ", counted(improvement->orders, "order"),
         improvement->whole ? "" : ", until it was interrupted");
     if (improvement->after < improvement->before)
         put(out, "%s%s instead of %s %s (%+.1f %%)\n", ranking->space->judgement.level > 0 ? "a p95 of " : "",
@@ -169,8 +170,8 @@ void put_tuned(struct text *out, const struct ranking *ranking, const struct imp
                struct tuned_style style) {
     const struct search_space *space = ranking->space;
     int context = ranking->answer[ranking->best[0]].context;
-    put(out, "%s on %d ranks, %lld rows a step%s\n\n", script_name(space->args->model), space->workers,
-        (long long)space->step_rows, context ? format(", %d tokens a row", context) : "");
+    put(out, "%s on %s, %s a step%s\n\n", script_name(space->args->model), counted(space->workers, "rank"),
+        counted(space->step_rows, "row"), context ? format(", %s a row", counted(context, "token")) : "");
     put_best(out, ranking, style);
     put_improvement(out, ranking, improvement, style.ascii);
     put_outcomes(out, ranking);

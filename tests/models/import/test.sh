@@ -207,7 +207,7 @@ EOF
 # The default context is the one that the model was trained with, unless -D changes it.
 while read -r size context options; do
     # shellcheck disable=SC2086 # options are several words
-    expect "$size $options: context" "llama on 1 ranks, 1 rows a step, $context tokens a row" "$("$PIANOLA" tune schedules/1f1b.lua --memory 1e18 \
+    expect "$size $options: context" "llama on 1 rank, 1 row a step, $context tokens a row" "$("$PIANOLA" tune schedules/1f1b.lua --memory 1e18 \
         --model schedules/models/llama.lua --cluster schedules/clusters/nodes.lua --workers 1 --rows 1 -D size="$size" $options 2>&1 | head -n 1)"
 done <<'EOF'
 SmolLM2-135M 8192

@@ -30,7 +30,7 @@ refused() {
 }
 changed="this file was changed after \`compile\` wrote it, and the change would be lost; move it away, or give another folder with -o"
 foreign="\`compile\` did not write this file, and would replace it; move it away, or give another folder with -o"
-removed() { echo "pianola: $out: $1 files of an earlier compile removed, which are not of this one"; }
+removed() { echo "pianola: $out: $1 files of an earlier compile removed, not of this one"; }
 
 compile gpipe $model
 mv "$out" "$room/fresh"

@@ -103,7 +103,7 @@ says() { # WHAT WANTED SED: checks the answer of verify about the changed text
     sed "$3" "$room/streams.txt" >"$room/changed.txt"
     expect "$1" "$2" "$("$PIANOLA" verify "$room/changed.txt" 2>&1 | sed -E "s|.*/changed.txt:||; s/, line [0-9]+//; s/^ +//" | head -n 2 | paste -sd' ')"
 }
-says "as it is" "proved: 1f1b on 4 ranks, machine model start-end" ""
+says "as it is" "proved: 1f1b on 4 ranks, at any speed of ranks and links" ""
 says "another stage has the unembedding" "refuted (jobs) rank 2 lane compute: F 2 0: needs weight(4) as v, but has no such operand" \
     's/ tied 3/ tied 2/'
 says "a contribution left out" \
@@ -139,7 +139,7 @@ expect "exported: the table once, and no other output layer" "1 1 0" \
 
 counts() { # SIZE PUBLISHED PADDED [INSTRUCTIONS]
     for vocab in 50257=$2 50304=$3; do
-        expect "GPT-2 $1, vocabulary ${vocab%=*}" "1f1b: proved: 64 jobs, ${4:-170} instructions on 4 ranks, ${vocab#*=} parameters, machine model start-end" \
+        expect "GPT-2 $1, vocabulary ${vocab%=*}" "1f1b: proved: 64 jobs, ${4:-170} instructions on 4 ranks, ${vocab#*=} parameters, at any speed of ranks and links" \
             "$("$PIANOLA" check schedules/1f1b.lua --model schedules/models/gpt2.lua -D size="$1" -D vocab="${vocab%=*}" 2>&1)"
     done
 }
