@@ -149,9 +149,9 @@ static struct diff *load_both(const struct script_args *how, const char *const *
     double flops = 0;
     struct side *a = predict_measured(&loading, x, y, &flops), *b = predict_measured(&loading, y, x, &flops);
     struct diff *diff = diff_make(a ? a : x, b ? b : y);
-    diff->flops = flops;
-    diff->basis[0] = basis_of(&loading, diff->side[0], y, a != NULL);
-    diff->basis[1] = basis_of(&loading, diff->side[1], x, b != NULL);
+    diff->base.flops = flops;
+    diff->base.of[0] = basis_of(&loading, diff->side[0], y, a != NULL);
+    diff->base.of[1] = basis_of(&loading, diff->side[1], x, b != NULL);
     return diff;
 }
 

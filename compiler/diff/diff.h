@@ -83,6 +83,13 @@ struct diff_group {
     double p;               /* probability that the steps' sums differ by chance; NAN: unknown */
 };
 
+/* Source of the times of the two sides */
+struct diff_base {
+    const char *of[2]; /* per side: the source of predicted seconds, for people; NULL: its unit says enough */
+    double rate;       /* the factor that converted the prediction's times to seconds; 0: compared unscaled */
+    double flops;      /* FLOP per second of the measured jobs, by their CPU time; 0: not known */
+};
+
 enum { F_MAKESPAN, F_BUBBLE, F_PEAK, F_SENT, F_OPERATIONS, NFIGURES };
 
 struct diff {
@@ -100,11 +107,9 @@ struct diff {
     int32_t *root_of;               /* per operation of A, then per operation of B: its root, or -1 */
     struct diff_group *kind, *link; /* those that contain an operation whose duration changed */
     int nkinds, nlinks;
-    bool tells;           /* there are enough steps to tell a change from chance */
-    double p[NFIGURES];   /* for the makespan and the bubble; NAN: unknown */
-    double flops;         /* FLOP per second of the measured jobs, by their CPU time; 0: not known */
-    const char *basis[2]; /* per side: what its predicted times are made from; NULL: as its unit says */
-    double rate;          /* the factor that converted the prediction's times to seconds; 0: compared unscaled */
+    bool tells;         /* there are enough steps to tell a change from chance */
+    double p[NFIGURES]; /* for the makespan and the bubble; NAN: unknown */
+    struct diff_base base;
 };
 
 /* diff_side.c. tl NULL: no times are known yet; side_times sets them, from rows as for side_of_rows, or

@@ -69,7 +69,7 @@ static void collect(const struct side *side, struct samples *samples) {
 }
 
 /* Returns what a group costs. Sorts its samples. */
-static double cost_of(const struct samples *samples, int g, bool work) {
+static double group_cost(const struct samples *samples, int g, bool work) {
     double *x = &samples->x[samples->at[g]], sum = 0;
     int n = (int)(samples->at[g + 1] - samples->at[g]);
     double median = median_of(x, n);
@@ -128,7 +128,7 @@ static void put_jobs(struct text *t, const struct side *side, int stages) {
         put(t, "  %s = { ", op_name[op]);
         for (int g = op * stages; g < (op + 1) * stages; g++)
             if (samples.at[g] < samples.at[g + 1])
-                put(t, "[%d] = %s, ", g - op * stages, rounded_text(cost_of(&samples, g, work), buf));
+                put(t, "[%d] = %s, ", g - op * stages, rounded_text(group_cost(&samples, g, work), buf));
         put(t, "},\n");
         put_spread(t, &samples, op, stages);
     }
@@ -303,10 +303,10 @@ static bool put_link_lines(struct text *t, const struct line *line, int lines, b
 /* Returns the speed for what was not measured: FLOP of all jobs over their seconds. 0: the prediction gives no FLOP. */
 static double flops_of(const struct diff *diff, const struct side *measured, const struct side *predicted) {
     double was = 0, is = 0;
-    if (diff->flops > 0)
-        return diff->flops;
-    if (diff->rate > 0)
-        return strcmp(predicted->unit, "FLOP") == 0 ? 1 / diff->rate : 0;
+    if (diff->base.flops > 0)
+        return diff->base.flops;
+    if (diff->base.rate > 0)
+        return strcmp(predicted->unit, "FLOP") == 0 ? 1 / diff->base.rate : 0;
     for (int i = 0; predicted->flops > 0 && i < measured->n; i++) {
         const struct diff_op *op = &measured->op[i];
         if (!is_job(op->op) || !diff_compares(op))

@@ -112,7 +112,7 @@ static void put_sides_json(struct text *t, const struct diff *diff) {
             put(t, "%s%s", r ? ", " : "", number(side->clock ? side->clock[r] : 0, x));
         put(t, "], \"clock_error\": %s }", number_or_null(side->clock_error, x));
     }
-    put(t, "\n  },\n  \"rate\": %s,\n  \"makespan_p\": ", diff->rate > 0 ? number(diff->rate, x) : "null");
+    put(t, "\n  },\n  \"rate\": %s,\n  \"makespan_p\": ", diff->base.rate > 0 ? number(diff->base.rate, x) : "null");
     put(t, "%s,\n  \"bubble_p\": ", isnan(diff->p[F_MAKESPAN]) ? "null" : number(diff->p[F_MAKESPAN], x));
     put(t, "%s", isnan(diff->p[F_BUBBLE]) ? "null" : number(diff->p[F_BUBBLE], x));
 }

@@ -272,15 +272,15 @@ static void set_rate(struct diff *diff) {
         took[0] += a->end[i] - a->start[i];
         took[1] += b->end[j] - b->start[j];
     }
-    diff->rate = a->steps ? took[0] / took[1] : took[1] / took[0];
-    if (!(diff->rate >= LEAST_TIME && diff->rate <= MOST_TIME))
+    diff->base.rate = a->steps ? took[0] / took[1] : took[1] / took[0];
+    if (!(diff->base.rate >= LEAST_TIME && diff->base.rate <= MOST_TIME))
         die("%s has no job that %s has too and that takes some time in both: their times, %s and %s, cannot be "
             "compared",
             a->name, b->name, a->unit, b->unit);
     diff->unit = "s";
     for (int i = 0; i < predicted->n; i++) {
-        predicted->start[i] *= diff->rate;
-        predicted->end[i] *= diff->rate;
+        predicted->start[i] *= diff->base.rate;
+        predicted->end[i] *= diff->base.rate;
     }
 }
 

@@ -346,12 +346,12 @@ static void put_summary(struct text *t, const struct diff *diff, const struct me
     for (int k = 0; k < 2; k++)
         put_measured(t, diff, k, ascii);
     for (int k = 0; k < 2; k++)
-        if (diff->basis[k])
-            put(t, "%c is predicted from %s\n", 'A' + k, diff->basis[k]);
+        if (diff->base.of[k])
+            put(t, "%c is predicted from %s\n", 'A' + k, diff->base.of[k]);
     put_written_out(t, diff);
-    if (diff->rate > 0)
+    if (diff->base.rate > 0)
         put(t, "%c's times are in %s; taken as seconds at %.4g a second, where all jobs of both take the same time\n",
-            diff->side[0]->steps ? 'B' : 'A', diff->side[diff->side[0]->steps != NULL]->unit, 1 / diff->rate);
+            diff->side[0]->steps ? 'B' : 'A', diff->side[diff->side[0]->steps != NULL]->unit, 1 / diff->base.rate);
     bool steps = diff->side[0]->steps || diff->side[1]->steps;
     if (diff->tick > 0 && steps && !diff->tells)
         put(t, "too few steps to tell a change from chance: record more (6 beside a prediction, 4 on both sides)\n");

@@ -68,17 +68,17 @@ static const char *number_end(const char *p) {
 /* Larger than any prediction, yet small enough that sums of such times are finite */
 static const double MOST_READ = 1e250;
 
-static double read_number(struct reader *in, const char *column) {
+static double read_decimal(struct reader *in, const char *column, const char *what) {
     const char *end = number_end(in->p);
     double x = end ? strtod(in->p, NULL) : NAN;
     if (!(x <= MOST_READ))
-        FAIL(in, in->p, "column '%s': expected a number from 0 to 1e250", column);
+        FAIL(in, in->p, "column '%s': expected %s, a number from 0 to 1e250", column, what);
     in->p = end;
     return x;
 }
 
 static double read_time(struct reader *in, const char *column) {
-    double x = read_number(in, column);
+    double x = read_decimal(in, column, "a time");
     column_end(in, column);
     return x;
 }
@@ -179,10 +179,10 @@ static void read_unit(struct table *table) {
 static void read_cpu(struct table *table, struct timeline_row *row) {
     struct reader *in = &table->in;
     column_end(in, "unit");
-    row->cpu = *in->p == '\t' ? NAN : read_number(in, "cpu");
+    row->cpu = *in->p == '\t' ? NAN : read_decimal(in, "cpu", "seconds");
     column_end(in, "cpu");
     const char *at = in->p;
-    double cores = *at == '\n' || !*at ? 0 : read_number(in, "cores");
+    double cores = *at == '\n' || !*at ? 0 : read_decimal(in, "cores", "a number of cores");
     if (table->n > 0 && cores != table->rows->cores)
         FAIL(in, at, "column 'cores': expected the same number in all rows, or none");
     table->rows->cores = cores;

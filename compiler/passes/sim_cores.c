@@ -25,8 +25,8 @@ struct place {
     int32_t rank, i;
 };
 
-/* What follows an instruction on its rank: next[at[i] .. at[i + 1]), once it has ended or, for ~next, once its lane is
- * free again. */
+/* The followers of an instruction on its rank: next[at[i] .. at[i + 1]), once it has ended or, for ~next, once its lane
+ * is free again. */
 struct follows {
     int32_t *at, *next;
     int32_t *need; /* per instruction: how many of its section it follows */
@@ -179,17 +179,17 @@ static void set_end(struct shared *s, struct place at) {
 
 /* ---- instructions ---- */
 
-static void make_ready(struct shared *s, struct place at) {
+static void become_ready(struct shared *s, struct place at) {
     GROW(s->ready, s->ready_capacity, s->nready + 1);
     s->ready[s->nready++] = at;
 }
 
-static void release(struct shared *s, struct place at, bool frees) {
+static void let_follow(struct shared *s, struct place at, bool frees) {
     const struct follows *f = &s->follows[at.rank];
     for (int32_t n = f->at[at.i]; n < f->at[at.i + 1]; n++) {
         int32_t next = frees ? ~f->next[n] : f->next[n];
         if (next >= 0 && --s->need[at.rank][next] == 0)
-            make_ready(s, (struct place){at.rank, next});
+            become_ready(s, (struct place){at.rank, next});
     }
 }
 
@@ -197,8 +197,8 @@ static void end_pass(struct shared *s, int r);
 
 static void end_instruction(struct shared *s, struct place at) {
     if (s->thread || s->p->rank[at.rank].ins[at.i].msg < 0)
-        release(s, at, true);
-    release(s, at, false);
+        let_follow(s, at, true);
+    let_follow(s, at, false);
     if (--s->left[at.rank] == 0)
         end_pass(s, at.rank);
 }
@@ -325,7 +325,7 @@ static void begin_pass(struct shared *s, int r) {
     memcpy(s->need[r] + begin, s->follows[r].need + begin, sizeof **s->need * (size_t)(end - begin));
     for (int32_t i = end - 1; i >= begin; i--)
         if (s->need[r][i] == 0)
-            make_ready(s, (struct place){r, i});
+            become_ready(s, (struct place){r, i});
 }
 
 static void end_pass(struct shared *s, int r) {
@@ -364,7 +364,7 @@ static void end_together(struct shared *s, const struct place *at, int n) {
         end_instruction(s, at[k]);
 }
 
-static void finish_job(struct shared *s) {
+static void finish_work(struct shared *s) {
     struct due due = dues_pop(&s->running);
     struct place pair[2] = {due.place, {due.place.rank, due.place.i + 1}};
     int32_t msg = s->p->rank[due.place.rank].ins[due.place.i].msg;
@@ -383,7 +383,7 @@ static void finish_job(struct shared *s) {
 static void finish_move(struct shared *s) {
     struct due due = dues_pop(&s->moving);
     if (due.event == FREES) {
-        release(s, due.place, true);
+        let_follow(s, due.place, true);
         return;
     }
     set_end(s, due.place);
@@ -401,7 +401,7 @@ static void advance_time(struct shared *s) {
         finish_move(s);
     } else {
         s->now = job;
-        finish_job(s);
+        finish_work(s);
     }
 }
 

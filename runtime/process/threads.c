@@ -51,7 +51,7 @@ static int ranks_on(const struct threads *threads, int core) {
 /* Moves a rank's thread to the core with the fewest ranks if its own has more than its share. Linux, from 6.12 on, may
  * wake a thread where it last ran although another runs there and a core idles. Ranks that wake each other in turn
  * would share one core for the whole training. The thread may move on afterwards. */
-static void spread(struct member *me) {
+static void spread_rank(struct member *me) {
     struct threads *threads = me->threads;
     int cores = CPU_COUNT(&threads->cores), here = sched_getcpu(), best = here;
     if (cores < 2 || here < 0)
@@ -76,7 +76,7 @@ static void spread(struct member *me) {
 /* Begins a step's sum. Every step begins with it. */
 static void sum_begin(void *link, float *x, int n) {
     struct member *me = link;
-    spread(me);
+    spread_rank(me);
     me->x = x;
     me->n = n;
     memcpy(slot_of_member(me, me->rank), x, sizeof *x * (size_t)n);

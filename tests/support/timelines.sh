@@ -3,11 +3,12 @@
 # check_timeline WHAT PROGRAM STEPS APART FILE...: checks that each step has the rows of PROGRAM, a predicted timeline,
 # and that the steps are numbered STEPS. On a rank, a lane runs one instruction at a time, steps follow each other, and
 # a job begins after its inputs arrived. Between ranks, a RECV begins before its SEND ends, and ends after its SEND
-# begins. The ranks' clocks may differ by APART seconds.
+# begins. The ranks' clocks may differ by APART seconds. A job's CPU time, if known, is no more than its duration.
 check_timeline() {
     expect "$1: rows and steps" "" "$(tail -qn +2 "${@:5}" | awk -F '\t' -v OFS='\t' -v steps="$3" '
         NR == FNR { if (FNR > 1) { $3 = $4 = ""; $10 = "s"; wanted[$0]; n++ } next }
-        { step = $1; $4 = $5 = ""; sub(/^[^\t]*\t/, "") }
+        $6 ~ /^([FBIWRU]|ADD)$/ && $12 != "" && !($12 >= 0 && $12 <= $5 - $4 + 1e-4) { print "CPU time " $12 ": " $0 }
+        { step = $1; $4 = $5 = ""; NF = 11; sub(/^[^\t]*\t/, "") }
         !(step in rows) { order = order (order == "" ? "" : " ") step }
         !($0 in wanted) { print "no such row: " $0 }
         seen[step, $0]++ { print "twice in step " step ": " $0 }
@@ -17,7 +18,7 @@ check_timeline() {
             for (k = 1; k <= m; k++) if (rows[f[k]] != n) print "step " f[k] " has " rows[f[k]] " rows, not " n
             if (order != steps) print "steps " order " instead of " steps
         }' "$2" - | head -n 5)"
-    expect "$1: headers" "step rank lane start end op stage batch peer bytes unit" "$(head -qn 1 "${@:5}" | sort -u | tr '\t' ' ')"
+    expect "$1: headers" "step rank lane start end op stage batch peer bytes unit cpu cores" "$(head -qn 1 "${@:5}" | sort -u | tr '\t' ' ')"
     expect "$1: times" "" "$(tail -qn +2 "${@:5}" | awk -F '\t' -v apart="$4" '
         !(($2, $1) in first) { first[$2, $1] = $4 }
         $4 > $5 || $4 < last[$2, $3] { print $0 ": begins too early" }

@@ -185,6 +185,16 @@ Test(read_tsv, units) {
     static const char *const bad[] = {"", "\t", "\tms", "\tFL", "\tF\t", "\t\tF"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         cr_assert_not_null(error_of(format("%s\tunit\n%s%s\n", head, row, bad[i])), "%s", bad[i]);
+    const char *cpu = format("step\t%s\tunit\tcpu\tcores\n1\t%s\ts\t", head, row);
+    struct timeline_rows *timed = read_tsv("t.tsv", format("%s0.25\t2\n", cpu));
+    cr_assert(timed->row[0].cpu == 0.25 && timed->cores == 2);
+    timed = read_tsv("t.tsv", format("%s\t\n", cpu));
+    cr_assert(isnan(timed->row[0].cpu) && timed->cores == 0);
+    cr_assert(strstr(error_of(format("%sx\t2\n", cpu)), "column 'cpu': expected seconds"));
+    cr_assert(strstr(error_of(format("%s1\n", cpu)), "column 'cpu': expected a tab"));
+    cr_assert(strstr(error_of(format("%s1\tx\n", cpu)), "column 'cores': expected a number of cores"));
+    cr_assert(strstr(error_of(format("%s1\t2\n1\t%s\ts\t1\t3\n", cpu, "0\tcompute\t8\t9\tF\t0\t1\t\t")),
+                     "column 'cores': expected the same number"));
     const char *units = error_of(format("step\t%s\tunit\n1\t%s\tF\n", head, row));
     cr_assert(units && strstr(units, "t.tsv:2: error: column 'unit': expected s: a measured timeline is in seconds"));
     const char *two = error_of(format("%s\tunit\n%s\tF\n%s\ts\n", head, row, row));
