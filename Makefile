@@ -158,7 +158,13 @@ standin: build/pianola build/standin/libpianola-put.so build/standin/libpianola-
 # The prelude, and the pages' script and style, are embedded in the program as numbers, because C11 guarantees string
 # literals of only 4095 bytes.
 build/prelude.h: compiler/script/prelude.lua
-build/page.h: compiler/draw/page.css compiler/draw/page.js
+VIEWER := $(patsubst %,compiler/draw/viewer/%.js,data names layout mix paint frames needs range table parts move view)
+build/viewer-parts.js: $(VIEWER)
+	@mkdir -p $(@D)
+	cat $^ > $@
+build/viewer.js: build/viewer-parts.js compiler/draw/viewer/page.js
+	{ echo "'use strict';"; cat $^; } > $@
+build/page.h: compiler/draw/page.css compiler/draw/viewer/viewer.css build/viewer.js
 build/prelude.h build/page.h:
 	@mkdir -p $(@D)
 	{ $(foreach f,$^,echo 'static const char $(subst .,_,$(notdir $f))[] = {'; od -An -v -td1 $f | sed 's/-*[0-9][0-9]*/&,/g'; echo '0};';) } > $@

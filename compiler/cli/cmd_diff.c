@@ -315,7 +315,7 @@ int cmd_diff(const struct settings *settings) {
     if (settings->diff.svg || settings->diff.html)
         check_times(diff);
     if (settings->diff.svg)
-        emit_diff_svg(&out[SVG].text, diff, false);
+        emit_diff_svg(&out[SVG].text, diff);
     if (settings->diff.html)
         emit_diff_html(&out[HTML].text, diff, settings->command);
     if (settings->fit)

@@ -33,7 +33,7 @@ static void json(struct text *out, const struct compile *c, const struct style *
 }
 
 static void svg(struct text *out, const struct compile *c, const struct style *style) {
-    emit_svg(out, c->program, c->timeline, c->report, c->spec->machine.memory, style, false);
+    emit_svg(out, c->program, c->timeline, c->report, c->spec->machine.memory, style);
 }
 
 static void html(struct text *out, const struct compile *c, const struct style *style) {

@@ -163,8 +163,9 @@ bool diff_has(const struct diff_op *op, enum diff_class c); /* counts B's operat
 void put_changes(struct text *t, const struct diff *diff);  /* "; 3 only in A, 4 moved" */
 void emit_diff(struct text *out, const struct diff *diff, bool markdown, bool ascii);
 void emit_diff_json(struct text *out, const struct diff *diff);
-/* diff_svg.c: draws both timelines and the difference. Both need times. html: for a page, with what each operation
- * needs. diff_html.c: the same in a page, with the text. command: the command that made it. */
-void emit_diff_svg(struct text *out, const struct diff *diff, bool html);
+/* diff_svg.c: draws both timelines and the difference. Both need times. diff_view.c: the same as data for the viewer.
+ * diff_html.c: a page of both, with the text. command: the command that made it. */
+void emit_diff_svg(struct text *out, const struct diff *diff);
+void emit_diff_view(struct text *out, const struct diff *diff);
 void emit_diff_html(struct text *out, const struct diff *diff, const char *command);
 #endif

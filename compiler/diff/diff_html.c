@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+enum { MOST_STATIC = 2000 }; /* operations in a picture for readers without scripts */
+
 /* Returns "33 units → 27 units", or one value if both are the same; "?" if a side has none. */
 static const char *both(const struct diff *diff, int which, const struct measure *measure) {
     char text[2][32] = {"?", "?"};
@@ -31,19 +33,21 @@ void emit_diff_html(struct text *t, const struct diff *diff, const char *command
     double last = fmax((double)diff->side[0]->makespan, (double)diff->side[1]->makespan) * diff->tick;
     struct measure measure = measure_of(last, diff->unit ? diff->unit : "units", false);
     struct figure figure[NFIGURES];
-    struct text report = {0};
+    struct text report = {0}, data = {0}, svg = {0};
     for (int f = 0; f < NFIGURES; f++)
         figure[f] = (struct figure){name[f], both(diff, f, &measure)};
     emit_diff(&report, diff, false, false);
+    emit_diff_view(&data, diff);
+    if (diff->side[0]->n + diff->side[1]->n <= MOST_STATIC)
+        emit_diff_svg(&svg, diff);
     struct page page = {.name = format("%s → %s", diff->side[0]->name, diff->side[1]->name),
                         .command = command,
                         .verdict = verdict(diff),
                         .proved = diff->side[0]->proved && diff->side[1]->proved,
                         .figure = figure,
                         .nfigures = NFIGURES,
-                        .shows = "what it needs, and its root",
-                        .report = report.s};
-    page_begin(t, &page);
-    emit_diff_svg(t, diff, true);
-    page_end(t, &page);
+                        .report = report.s,
+                        .data = &data,
+                        .svg = svg.n ? &svg : NULL};
+    put_page(t, &page);
 }

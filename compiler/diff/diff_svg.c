@@ -6,6 +6,7 @@
  * side only has a dark corner. A page also names other operations by panel and number, such as a12: counterparts in the
  * other panels (data-t), what the operation needs (data-p), and the root that made it earlier or later (data-r). */
 #include "diff.h"
+#include "diff_draw.h"
 #include "draw/svg.h"
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@ enum { TOP = 44, HEAD = 36, ROW = 20, LOW_ROW = 11, BAND = 15, GAP = 6, LOW_GAP 
 
 struct picture {
     const struct diff *d;
-    bool html, stages; /* stages: names include the stage */
+    bool stages; /* names include the stage */
     struct span time;
     double y[NPANELS], pitch[NPANELS], bottom; /* per panel: top of its first row; distance between rows */
     bool low;                                  /* rows are low, because there are many */
@@ -24,9 +25,7 @@ struct picture {
     double top, limit;                         /* bytes at the top of a band; the smaller of the sides' memory limits */
     int64_t most;                              /* ticks: the largest shift */
     uint32_t drawn;
-    int joined;                     /* number of operations joined, that is, moved or reordered, and drawn */
-    int32_t **op_at[2], *ins_of[2]; /* for a side whose waits are known: op of a rank's instruction, and back */
-    struct producers producers[2];
+    int joined; /* number of operations joined, that is, moved or reordered, and drawn */
 };
 
 /* ---- what is drawn where ---- */
@@ -45,39 +44,20 @@ static struct paint paint_op(const struct diff_op *op) {
     return paint_of(&x, BY_OP);
 }
 
-static bool is_drawn_job(const struct side *side, int i) {
-    const struct diff_op *op = &side->op[i];
-    return op->end > op->start && paint_op(op).name && side->lane[op->lane].kind == LANE_COMPUTE;
-}
-
-static const struct diff_lane *job_lane(const struct side *side, int r) { /* NULL: the rank has none */
-    const struct diff_lane *lane = &side->lane[side->lane_at[r]];
-    return side->lane_at[r] < side->lane_at[r + 1] && lane->kind == LANE_COMPUTE ? lane : NULL;
-}
-
 static double limit_of(const struct side *side) { return side->limit > 0 ? side->limit : INFINITY; }
 
 static double axis_time(const struct picture *picture, int64_t ticks) { return (double)ticks * picture->d->tick; }
 
-/* Returns whether two operations overlap by more than medians of steps may. */
-static bool overlap_in_time(const struct diff_op *x, const struct diff_op *y) {
-    int64_t start = x->start > y->start ? x->start : y->start, end = x->end < y->end ? x->end : y->end;
-    int64_t least = x->end - x->start < y->end - y->start ? x->end - x->start : y->end - y->start;
-    return 2 * (end - start) > least;
-}
-
 static struct box box_of(const struct picture *picture, int panel, int i) {
     const struct side *side = panel_side(picture, panel);
     const struct diff_op *op = &side->op[i];
-    const struct diff_lane *lane = &side->lane[op->lane];
     double from = x_of(&picture->time, axis_time(picture, op->start)),
            to = x_of(&picture->time, axis_time(picture, op->end));
     struct box box = {from, picture->y[panel] + picture->pitch[panel] * op->rank, to - from, picture->row, 0};
-    bool upper = i + 1 < lane->first + lane->n && is_drawn_job(side, i + 1) && overlap_in_time(op, op + 1);
-    bool lower = i > lane->first && is_drawn_job(side, i - 1) && overlap_in_time(op - 1, op);
-    if (upper || lower) {
+    int half = diff_half(side, i);
+    if (half) {
         box.height = picture->row / 2;
-        box.y += upper ? 0 : box.height;
+        box.y += half == 1 ? 0 : box.height;
     }
     return box;
 }
@@ -123,31 +103,12 @@ static void put_op_times(struct text *t, const struct picture *picture, int side
         time_text(axis_time(picture, op->end), &picture->time.m, to), picture->time.m.name);
 }
 
-static const char *signed_text(const struct picture *picture, int64_t ticks) {
-    char buf[32];
-    return format("%s%s %s", ticks > 0 ? "+" : "", time_text(axis_time(picture, ticks), &picture->time.m, buf),
-                  picture->time.m.name);
-}
-
-static const char *name_before(const struct side *side, int i) {
-    return i > side->lane[side->op[i].lane].first ? diff_op_name(&side->op[i - 1]) : "nothing";
-}
-
-static void put_cause(struct text *t, const struct picture *picture, const struct root *root, bool itself) {
-    const struct diff_op *op = root->a >= 0 ? &picture->d->side[A]->op[root->a] : &picture->d->side[B]->op[root->b];
-    if (!itself)
-        put(t, "; pushed by %s of rank %d", diff_op_name(op), op->rank);
-    else if (root->pushed)
-        put(t, "; a root: pushed %d", root->pushed);
-}
-
 static bool is_root(const struct root *root, int side, int i) { return root && (side == A ? root->a : root->b) == i; }
 
 /* Writes what an operation is, when it ran, and why it changed; the same in all panels. */
 static void put_op_title(struct text *t, const struct picture *picture, int side, int i) {
-    const struct side *s = picture->d->side[side], *other = picture->d->side[!side];
-    const struct diff_op *op = &s->op[i], *twin = op->match >= 0 ? &other->op[op->match] : NULL, *in[2];
-    const struct root *root = diff_root(picture->d, side, i);
+    const struct diff_op *op = &picture->d->side[side]->op[i];
+    const struct diff_op *twin = op->match >= 0 ? &picture->d->side[!side]->op[op->match] : NULL, *in[2];
     in[side] = op;
     in[!side] = twin;
     put(t, "<title>%s: %s of stage %d", diff_op_name(op), paint_op(op).name, op->stage);
@@ -156,75 +117,8 @@ static void put_op_title(struct text *t, const struct picture *picture, int side
     for (int k = A; k <= B; k++)
         if (in[k])
             put_op_times(t, picture, k, in[k]);
-    if (op->split)
-        put(t, "; a backward that is split in %s", letter[op->op == OP_B ? !side : side]);
-    else if (!twin)
-        put(t, "; only in %s", letter[side]);
-    if (diff_shift(picture->d, side, i))
-        put(t, "; ends %s", signed_text(picture, diff_shift(picture->d, side, i)));
-    if (op->longer)
-        put(t, "; takes %s",
-            signed_text(picture, diff_took(picture->d->side[B], in[B]) - diff_took(picture->d->side[A], in[A])));
-    if (op->reread)
-        put(t, "; reads v%d instead of v%d", in[B]->version, in[A]->version);
-    if (op->moved)
-        put(t, "; moved");
-    if (op->reordered) {
-        int a = side == A ? i : op->match, b = side == A ? op->match : i;
-        put(t, "; reordered: after %s, was after %s", name_before(picture->d->side[B], b),
-            name_before(picture->d->side[A], a));
-    }
-    if (root)
-        put_cause(t, picture, root, is_root(root, side, i));
-    if (op->critical || (twin && twin->critical))
-        put(t, "; on the critical path of %s",
-            !twin || op->critical != twin->critical ? (op->critical == (side == A) ? "A" : "B") : "A and B");
+    diff_put_note(t, picture->d, side, i);
     put(t, "</title>");
-}
-
-/* Returns the job that an operation waited for, directly or through others, for a timeline alone. */
-static int waited_for(const struct side *side, int i) {
-    int by = side->op[i].bind;
-    for (int steps = 0; by >= 0 && !is_drawn_job(side, by) && steps < side->n; steps++)
-        by = side->op[by].bind;
-    return by;
-}
-
-static void put_op_needs(struct text *t, const struct picture *picture, int side, int i) {
-    const struct side *s = picture->d->side[side];
-    int n = 0;
-    if (!s->waits) {
-        int by = waited_for(s, i);
-        if (by >= 0)
-            put(t, " data-p=\"%c%d\"", "ab"[side], by);
-        return;
-    }
-    const int32_t *at = &picture->producers[side].at[s->op[i].rank][picture->ins_of[side][i]];
-    for (int32_t f = at[0]; f < at[1]; f++) {
-        const struct producer *producer = &picture->producers[side].a[f];
-        int by = producer->i >= 0 ? picture->op_at[side][producer->rank][producer->i] : -1;
-        if (by >= 0 && is_drawn_job(s, by))
-            put(t, "%s%c%d", n++ ? " " : " data-p=\"", "ab"[side], by);
-    }
-    put(t, "%s", n ? "\"" : "");
-}
-
-/* Writes relations for the page's script. Roots that are not drawn, such as messages, are only in the title. */
-static void put_relations(struct text *t, const struct picture *picture, int panel, int i) {
-    int side = panel == A ? A : B, twin = picture->d->side[side]->op[i].match, n = 0;
-    const struct root *root = diff_root(picture->d, side, i);
-    int at[NPANELS] = {side == A ? i : twin, side == B ? i : twin, side == B ? i : twin};
-    put(t, " id=\"o%c%d\"", "abd"[panel], i);
-    for (int k = 0; k < NPANELS; k++)
-        if (k != panel && at[k] >= 0 && is_drawn_job(panel_side(picture, k), at[k]))
-            put(t, "%s%c%d", n++ ? " " : " data-t=\"", "abd"[k], at[k]);
-    if (at[A] >= 0 && at[B] >= 0 && framed(&picture->d->side[A]->op[at[A]]))
-        put(t, "%sj%d", n++ ? " " : " data-t=\"", at[A]);
-    put(t, "%s", n ? "\"" : "");
-    if (panel != DELTA)
-        put_op_needs(t, picture, side, i);
-    if (root && !is_root(root, side, i))
-        put(t, " data-r=\"%c%d\"", root->a >= 0 ? 'a' : 'b', root->a >= 0 ? root->a : root->b);
 }
 
 static void put_operation(struct text *t, struct picture *picture, int panel, int i) {
@@ -238,8 +132,6 @@ static void put_operation(struct text *t, struct picture *picture, int panel, in
         : op->critical ? " c"
                        : "",
         box.fill, box.x, box.y, box.width, box.height);
-    if (picture->html)
-        put_relations(t, picture, panel, i);
     put(t, ">");
     put_op_title(t, picture, side, i);
     put(t, "</rect>\n");
@@ -259,8 +151,9 @@ static void put_memory_panel(struct text *t, const struct picture *picture, int 
     const struct side *s = picture->d->side[side];
     const struct rank *k = &s->p->rank[r];
     double *start = NEW(double, k->nins), *end = NEW(double, k->nins);
+    int32_t *op_of = side_ops(s, r);
     for (int i = 0; i < k->nins; i++) {
-        const struct diff_op *op = &s->op[picture->op_at[side][r][i]];
+        const struct diff_op *op = &s->op[op_of[i]];
         start[i] = axis_time(picture, op->start);
         end[i] = axis_time(picture, op->end);
     }
@@ -294,14 +187,14 @@ static void put_panel(struct text *t, struct picture *picture, int panel) {
     double right = x_of(&picture->time, axis_time(picture, side->makespan));
     put_heading(t, picture, panel);
     for (int r = 0; r < side->workers; r++) {
-        const struct diff_lane *lane = job_lane(side, r);
+        const struct diff_lane *lane = diff_job_lane(side, r);
         double y = picture->y[panel] + picture->pitch[panel] * r;
         put(t, "<text class=\"l\" x=\"%d\" y=\"%.2f\">rank %d</text>\n", LEFT - 5, y + picture->row / 2 + 3.6, r);
         put(t, "<rect fill=\"url(#idle)\" x=\"%d\" y=\"%.2f\" width=\"%.2f\" height=\"%g\"/>\n", LEFT, y, right - LEFT,
             picture->row);
         for (int critical = 0; lane && critical < 2; critical++) /* the critical last, not to be covered */
             for (int i = lane->first; i < lane->first + lane->n; i++)
-                if (side->op[i].critical == critical && is_drawn_job(side, i))
+                if (side->op[i].critical == critical && diff_draws(side, i))
                     put_operation(t, picture, panel, i);
         if (panel != DELTA && side->p)
             put_memory_panel(t, picture, panel, r);
@@ -313,13 +206,11 @@ static void put_links(struct text *t, struct picture *picture) {
     const struct side *a = picture->d->side[A], *b = picture->d->side[B];
     for (int i = 0; i < a->n; i++) {
         const struct diff_op *op = &a->op[i];
-        if (!framed(op) || !is_drawn_job(a, i) || !is_drawn_job(b, op->match))
+        if (!framed(op) || !diff_draws(a, i) || !diff_draws(b, op->match))
             continue;
         struct box from = box_of(picture, A, i), to = box_of(picture, B, op->match);
         double x = from.x + from.width / 2, y = from.y + from.height, high = (to.y - y) * 0.45;
         put(t, "<path class=\"j%s\"", op->moved ? "" : " r");
-        if (picture->html)
-            put(t, " id=\"oj%d\"", i);
         put(t, " d=\"M%.2f %.2fc0 %.2f %.2f %.2f %.2f %.2f\"/>\n", x, y, high, to.x + to.width / 2 - x, to.y - y - high,
             to.x + to.width / 2 - x, to.y - y);
         picture->joined++;
@@ -335,9 +226,9 @@ static void put_scale(struct text *t, const struct picture *picture, double y) {
         return;
     }
     put(t, "<text class=\"a\" x=\"%d\" y=\"%.2f\">%s</text><text class=\"a\" x=\"%d\" y=\"%.2f\">0</text>", LEFT,
-        y + 22, signed_text(picture, -picture->most), LEFT + WIDTH / 2, y + 22);
+        y + 22, diff_signed_time(picture->d, -picture->most), LEFT + WIDTH / 2, y + 22);
     put(t, "<text class=\"a\" x=\"%d\" y=\"%.2f\">%s</text>\n", LEFT + WIDTH, y + 22,
-        signed_text(picture, picture->most));
+        diff_signed_time(picture->d, picture->most));
     put(t,
         "<rect fill=\"url(#delta)\" stroke=\"#999\" stroke-width=\".5\" x=\"%d\" y=\"%.2f\" width=\"%d\" "
         "height=\"10\"/>\n",
@@ -385,35 +276,6 @@ static void put_counts(struct text *t, const struct picture *picture) {
 
 /* ---- layout ---- */
 
-/* Sets the operation of every instruction, and back. */
-static void number_ops(struct picture *picture, int side) {
-    const struct side *s = picture->d->side[side];
-    picture->op_at[side] = NEW(int32_t *, s->workers);
-    picture->ins_of[side] = NEW(int32_t, s->n);
-    for (int r = 0; r < s->workers; r++) {
-        picture->op_at[side][r] = side_ops(s, r);
-        for (int i = 0; i < s->waits->rank[r].nins; i++)
-            picture->ins_of[side][picture->op_at[side][r][i]] = i;
-    }
-    if (picture->html)
-        picture->producers[side] = producers_of(s->waits);
-}
-
-/* Returns whether a rank runs jobs of several stages, so that a microbatch alone does not identify a job. */
-static bool several(const struct side *side) {
-    for (int r = 0; r < side->workers; r++) {
-        const struct diff_lane *lane = job_lane(side, r);
-        for (int i = lane ? lane->first : 0, first = -1; lane && i < lane->first + lane->n; i++) {
-            if (!is_job(side->op[i].op))
-                continue;
-            if (first >= 0 && side->op[i].stage != first)
-                return true;
-            first = side->op[i].stage;
-        }
-    }
-    return false;
-}
-
 /* Chooses a width for the names of both sides' jobs, and the largest shift. */
 static void choose_width(struct picture *picture) {
     double *length = NEW(double, picture->d->side[A]->n + picture->d->side[B]->n);
@@ -421,7 +283,7 @@ static void choose_width(struct picture *picture) {
     for (int k = A; k <= B; k++)
         for (int i = 0; i < picture->d->side[k]->n; i++) {
             const struct diff_op *op = &picture->d->side[k]->op[i];
-            if (!is_job(op->op) || !is_drawn_job(picture->d->side[k], i))
+            if (!is_job(op->op) || !diff_draws(picture->d->side[k], i))
                 continue;
             length[jobs++] = axis_time(picture, op->end - op->start);
             stage = op->stage > stage ? op->stage : stage;
@@ -430,7 +292,7 @@ static void choose_width(struct picture *picture) {
             if (llabs(diff_shift(picture->d, k, i)) > picture->most)
                 picture->most = llabs(diff_shift(picture->d, k, i));
         }
-    picture->stages = several(picture->d->side[A]) || several(picture->d->side[B]);
+    picture->stages = diff_several_stages(picture->d->side[A]) || diff_several_stages(picture->d->side[B]);
     span_scale(&picture->time, length, jobs, longest - (picture->stages ? 0 : snprintf(NULL, 0, "%d", stage)));
 }
 
@@ -472,16 +334,13 @@ static const char style[] = "text.p { font-size: 11px; font-weight: bold }\n"
                             ".j.this { stroke-width: 2.4; opacity: 1 }\n"
                             ".o.root { stroke: #e69f00; stroke-width: 3.2 }\n";
 
-void emit_diff_svg(struct text *t, const struct diff *diff, bool html) {
-    struct picture picture = {.d = diff, .html = html};
+void emit_diff_svg(struct text *t, const struct diff *diff) {
+    struct picture picture = {.d = diff};
     double last = axis_time(&picture, diff->side[A]->makespan > diff->side[B]->makespan ? diff->side[A]->makespan
                                                                                         : diff->side[B]->makespan);
     picture.time = (struct span){.to = last, .m = measure_of(last, diff->unit ? diff->unit : "units", false)};
     choose_width(&picture);
     place_panels(&picture);
-    for (int k = A; k <= B; k++)
-        if (diff->side[k]->waits)
-            number_ops(&picture, k);
     struct svg svg = {.name = format("%s → %s", diff->side[A]->name, diff->side[B]->name),
                       .style = picture.low ? format("%s%s", style, folded_style) : style,
                       .top = blend_colors(),

@@ -11,9 +11,6 @@ struct style {
     enum color_by by;
     int with;        /* what to draw besides jobs: bits of enum with */
     double from, to; /* interval to draw, in the ruler's unit; to 0: to the end */
-    /* Two intervals of x. If set, the picture keeps its width but contains only what lies in either, and no <title>. A
-     * page shows this excerpt of a large picture first. NULL: draw everything. */
-    const double (*sight)[2];
 };
 /* colors.c: an instruction's paint. name NULL: it is not drawn. */
 struct paint {
@@ -22,7 +19,8 @@ struct paint {
     uint32_t fill;               /* 0xrrggbb */
 };
 struct paint paint_of(const struct instr *in, enum color_by by);
-bool dark(uint32_t rgb); /* colors.c: whether text on this colour should be white */
+bool dark(uint32_t rgb);         /* colors.c: whether text on this colour should be white */
+double lightness_of(uint8_t op); /* colors.c: of a job's colour by microbatch or stage; 0: not for this operation */
 /* labels.c: times in the unit that suits the largest; small byte counts exact, others to a tenth in KiB, MiB… */
 struct measure {
     double one; /* the unit's size in the timeline's unit */
@@ -33,6 +31,8 @@ const char *time_text(double t, const struct measure *measure, char buf[32]);
 const char *bytes_text(double n, char buf[32]);
 /* Returns a short name for a lane; a large group shows only its size. */
 const char *lane_label(const struct program *p, const struct lane *lane);
+/* Returns the legend's text about repetitions. */
+const char *repeated_text(const struct program *p, const struct timeline *tl, const struct measure *measure);
 /* Returns whether any rank runs jobs of several stages, so that a microbatch alone does not identify a job. */
 bool several_stages(const struct program *p);
 /* emit_grid.c: writes the timeline as rows of cells. unit: the timeline's, as report.unit */
@@ -42,15 +42,16 @@ void emit_grid(struct text *out, const struct program *p, const struct timeline 
 void emit_report(struct text *out, const struct report *report, const struct style *style);
 /* emit_bounds.c: writes the report's lower bound, gap, memory-time, and the effect of noise on the makespan */
 const char *beside_bubble(const struct report *report); /* returns the closed form, or "" if there is none */
+/* Returns a sentence if ranks wait for links most of the time, or "". */
+const char *waits_text(const struct report *report);
 void put_bounds(struct text *out, const struct report *report, const struct measure *measure);
 /* emit_weights.c: writes the report's lines on travelling weights, or nothing if none travel */
 void put_weights(struct text *t, const struct report *report, const struct measure *measure);
 /* emit_steady.c: writes the report's period, staleness and versions */
 void put_steady(struct text *t, const struct report *report, const struct measure *measure);
-/* emit_svg.c: draws the timeline. limit: a rank's memory. html: for a page, so each operation also lists what it
- * needs. */
+/* emit_svg.c: draws the timeline. limit: a rank's memory */
 void emit_svg(struct text *out, const struct program *p, const struct timeline *tl, const struct report *report,
-              double limit, const struct style *style, bool html);
+              double limit, const struct style *style);
 /* emit_html.c: writes an interactive page with the picture and the report. command: the command line to show. */
 void emit_html(struct text *out, const struct program *p, const struct timeline *tl, const struct report *report,
                double limit, const struct style *style, const char *command);

@@ -11,6 +11,11 @@ const char *beside_bubble(const struct report *report) {
     return same ? ", as the closed form says" : format("; the closed form says %.1f %%", 100 * report->closed_bubble);
 }
 
+const char *waits_text(const struct report *report) {
+    return report->bound.links > 0.5 ? format("links take %.1f %% of the critical path", 100 * report->bound.links)
+                                     : "";
+}
+
 /* Returns the time with its unit, unless the unit is plain units. */
 static const char *with_unit(double t, const struct measure *measure) {
     char buf[32];

@@ -2,13 +2,16 @@
  * microbatch.
  *
  * If all times are multiples of a unit wide enough to draw, a cell is one unit, in one or more columns. So ranks
- * line up and nothing is rounded. Otherwise a cell is one column and shows what takes most of its time.
+ * line up and nothing is rounded. Otherwise a cell is one column and shows what takes most of its time. Where several
+ * kinds of jobs, or jobs and idle time, share column after column, they take turns, each as often as its share.
  *
  * With colour, a block's colour shows its kind (Okabe & Ito's palette, safe for colour-blind readers), and two
  * adjacent blocks of a kind differ in shade. Without colour, its letter does, and a line runs to the block's end.
  *
  * Two jobs that overlap share the block of their time, half each, with a + between if there is room. */
 #include "draw.h"
+#include <math.h>
+#include <string.h>
 
 struct canvas {
     const struct program *p;
@@ -20,13 +23,16 @@ struct canvas {
     int cell;            /* columns per cell */
     int lane;            /* the lane being drawn */
     bool **path;
-    int64_t top;         /* bytes of the largest plan */
-    bool names;          /* label blocks with the job's name, not only its microbatch */
-    uint32_t drawn;      /* kinds drawn so far */
-    bool paired, plus;   /* whether overlapping jobs were drawn; whether with a + between */
-    bool cramped;        /* whether some microbatch's number did not fit */
-    int32_t *owner;      /* for the current row: an instruction per column, or -1 */
-    double *most, *used; /* the share of the column that it covers, and that all cover */
+    int64_t top;                  /* bytes of the largest plan */
+    bool names;                   /* label blocks with the job's name, not only its microbatch */
+    uint32_t drawn;               /* kinds drawn so far */
+    bool paired, plus;            /* whether overlapping jobs were drawn; whether with a + between */
+    bool cramped;                 /* whether some microbatch's number did not fit */
+    int32_t *owner;               /* for the current row: an instruction per column, or -1 */
+    bool mixed;                   /* whether kinds took turns */
+    double (*share)[NOPS + 1];    /* per column: the share of each kind, and of idle time */
+    int32_t (*longest)[NOPS + 1]; /* per column: the instruction of each kind that covers most of it, or -1 */
+    double (*cover)[NOPS + 1];    /* per column: how much that covers */
 };
 
 /* Returns whether instruction i of rank r is a visible block. */
@@ -108,34 +114,61 @@ static void fit_columns(struct canvas *canvas) {
 
 /* ---- rows ---- */
 
-/* Assigns each column to the instruction that covers most of it, or to none if idle time does. */
-static void paint_row(struct canvas *canvas, int r) {
-    for (int x = 0; x < canvas->columns; x++) {
-        canvas->owner[x] = -1;
-        canvas->most[x] = canvas->used[x] = 0;
-    }
-    for (int i = 0; i < canvas->p->rank[r].nins; i++) {
-        if (!is_on_lane(canvas, r, i))
-            continue;
-        double from = clip(canvas, canvas->tl->start[r][i]) / canvas->step,
-               to = clip(canvas, canvas->tl->end[r][i]) / canvas->step;
-        double half = (to - from) / 2;
-        if (overlaps_next(canvas, r, i))
-            to -= half;
-        else if (overlaps_next(canvas, r, i - 1))
-            from += half;
-        for (int x = (int)from; x < to && x < canvas->columns; x++) {
-            double part = fmin(to, x + 1) - fmax(from, x);
-            canvas->used[x] += part;
-            if (part > canvas->most[x] + 1e-6) {
-                canvas->most[x] = part;
-                canvas->owner[x] = i;
-            }
+/* Adds to each column what instruction i covers of it. */
+static void cover_columns(struct canvas *canvas, int r, int32_t i) {
+    double from = clip(canvas, canvas->tl->start[r][i]) / canvas->step,
+           to = clip(canvas, canvas->tl->end[r][i]) / canvas->step;
+    double half = (to - from) / 2;
+    uint8_t op = canvas->p->rank[r].ins[i].op;
+    if (overlaps_next(canvas, r, i))
+        to -= half;
+    else if (overlaps_next(canvas, r, i - 1))
+        from += half;
+    for (int x = (int)from; x < to && x < canvas->columns; x++) {
+        double part = fmin(to, x + 1) - fmax(from, x);
+        canvas->share[x][op] += part;
+        canvas->share[x][NOPS] -= part;
+        if (part > canvas->cover[x][op] + 1e-6) {
+            canvas->cover[x][op] = part;
+            canvas->longest[x][op] = i;
         }
     }
+}
+
+/* Assigns each column to a kind, or to idle time (NOPS): to the one that is owed most, when all kinds are owed their
+ * shares of the columns so far. A column of one kind alone settles all debts. */
+static void take_turns(struct canvas *canvas) {
+    double owed[NOPS + 1] = {0};
+    int before = NOPS;
+    for (int x = 0; x < canvas->columns; x++) {
+        int best = NOPS, kinds = 0;
+        for (int k = 0; k <= NOPS; k++) {
+            double share = canvas->share[x][k];
+            owed[k] += share;
+            kinds += share > 1e-6;
+            if (share > 1e-6 && (canvas->share[x][best] <= 1e-6 || owed[k] > owed[best] + 1e-6))
+                best = k;
+        }
+        canvas->mixed |= kinds > 1 && best != before && owed[best] > canvas->share[x][best] + 1e-6;
+        before = best;
+        owed[best] -= 1;
+        if (kinds <= 1)
+            memset(owed, 0, sizeof owed);
+        canvas->owner[x] = canvas->longest[x][best];
+    }
+}
+
+/* Assigns each column to an instruction, or to none. */
+static void paint_row(struct canvas *canvas, int r) {
+    memset(canvas->share, 0, sizeof *canvas->share * (size_t)canvas->columns);
+    memset(canvas->cover, 0, sizeof *canvas->cover * (size_t)canvas->columns);
+    memset(canvas->longest, -1, sizeof *canvas->longest * (size_t)canvas->columns);
     for (int x = 0; x < canvas->columns; x++)
-        if (canvas->most[x] + 1e-6 < 1 - canvas->used[x])
-            canvas->owner[x] = -1;
+        canvas->share[x][NOPS] = 1;
+    for (int i = 0; i < canvas->p->rank[r].nins; i++)
+        if (is_on_lane(canvas, r, i))
+            cover_columns(canvas, r, i);
+    take_turns(canvas);
 }
 
 /* Returns a microbatch's number in the script: 3, or 3.1. */
@@ -392,6 +425,10 @@ static void put_letters_legend(struct text *t, const struct canvas *canvas, cons
         updates ? ", of U updates" : "");
     if (any_takes_no_time(canvas))
         put(t, "%*sjobs that take no time, or none beside the time it is, are not drawn\n", canvas->margin, "");
+    if (canvas->mixed)
+        put(t,
+            "%*swhere jobs are shorter than a cell, their letters take turns, each as often as its share of the time\n",
+            canvas->margin, "");
     if (canvas->cramped)
         put(t, "%*sa larger --width, or show's --from and --to, makes room for all numbers\n", canvas->margin, "");
     if (canvas->style->by != BY_OP && !plain)
@@ -419,8 +456,9 @@ void emit_grid(struct text *out, const struct program *p, const struct timeline 
         canvas.top = p->rank[r].arena > canvas.top ? p->rank[r].arena : canvas.top;
     fit_columns(&canvas);
     canvas.owner = NEW(int32_t, canvas.columns);
-    canvas.most = NEW(double, canvas.columns);
-    canvas.used = NEW(double, canvas.columns);
+    canvas.share = alloc(sizeof *canvas.share * (size_t)canvas.columns);
+    canvas.longest = alloc(sizeof *canvas.longest * (size_t)canvas.columns);
+    canvas.cover = alloc(sizeof *canvas.cover * (size_t)canvas.columns);
     put_ruler(out, &canvas, &measure);
     for (int r = 0; r < p->workers; r++)
         put_rank_rows(out, &canvas, r);

@@ -1,7 +1,8 @@
 /* The timeline in an interactive page, with the report and its key figures. */
 #include "svg.h"
+#include "view.h"
 
-enum { KEY_FIGURES = 6 };
+enum { KEY_FIGURES = 6, MOST_STATIC = 2000 }; /* operations in a picture for readers without scripts */
 
 static void key_figures(const struct report *rep, const struct measure *m, struct figure figure[KEY_FIGURES]) {
     char a[32];
@@ -20,23 +21,35 @@ static void key_figures(const struct report *rep, const struct measure *m, struc
     figure[5] = (struct figure){"lower bound", format("%s %s", time_text(rep->bound.lower, m, a), m->name)};
 }
 
+/* Returns the number of operations in a picture. */
+static int64_t count_instructions(const struct program *p) {
+    int64_t n = 0;
+    for (int r = 0; r < p->workers; r++)
+        n += p->rank[r].nins;
+    return n;
+}
+
 void emit_html(struct text *t, const struct program *p, const struct timeline *tl, const struct report *rep,
                double limit, const struct style *style, const char *command) {
     static const struct style plain = {.width = 120};
     struct measure m = measure_of(rep->makespan, rep->unit, false);
     struct figure figure[KEY_FIGURES];
-    struct text report = {0};
+    struct text report = {0}, data = {0}, svg = {0};
+    const char *note = waits_text(rep);
     key_figures(rep, &m, figure);
     emit_report(&report, rep, &plain);
+    emit_view(&data, p, tl, rep, limit, style);
+    if (count_instructions(p) <= MOST_STATIC)
+        emit_svg(&svg, p, tl, rep, limit, style);
     struct page page = {.name = p->name,
                         .command = command,
                         .verdict = "Proved: no race, no deadlock, every gradient complete",
                         .proved = true,
                         .figure = figure,
                         .nfigures = KEY_FIGURES,
-                        .shows = "what it needs",
-                        .report = report.s};
-    page_begin(t, &page);
-    emit_svg(t, p, tl, rep, limit, style, true);
-    page_end(t, &page);
+                        .note = *note ? note : NULL,
+                        .report = report.s,
+                        .data = &data,
+                        .svg = svg.n ? &svg : NULL};
+    put_page(t, &page);
 }

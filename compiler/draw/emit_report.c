@@ -123,7 +123,8 @@ void emit_report(struct text *out, const struct report *report, const struct sty
     if (strcmp(report->unit, "F") != 0) /* bytes are real only with a model */
         put_held(out, report);
     put(out, "\nmakespan     %s %s\n", time_text(report->makespan, &measure, a), measure.name);
-    put(out, "bubble       %.1f %%%s\n", 100 * report->bubble, beside_bubble(report));
+    put(out, "bubble       %.1f %%%s%s%s\n", 100 * report->bubble, beside_bubble(report),
+        *waits_text(report) ? "; " : "", waits_text(report));
     put(out, "throughput   %.3f F + backward per rank in the time of one (rho = S B / (L W))\n", report->throughput);
     put_bounds(out, report, &measure);
     put_steady(out, report, &measure);

@@ -12,9 +12,8 @@ struct picture {
     const struct timeline *tl;
     const struct report *rep;
     const struct style *style;
-    bool html, names; /* names: job names include the stage */
+    bool names; /* job names include the stage */
     bool **path;
-    struct producers producers;
     struct span time;
     double limit, top; /* bytes: a rank's memory; at the top of a band */
     struct rows rows;
@@ -106,23 +105,6 @@ static void put_times(struct text *t, const struct picture *picture, int r, int 
         time_text(picture->tl->end[r][i], &picture->time.m, b), picture->time.m.name);
 }
 
-static void put_needs(struct text *t, const struct picture *picture, int r, int i) {
-    int32_t from = picture->producers.at[r][i], to = picture->producers.at[r][i + 1];
-    put(t, " id=\"o%d.%d\"%s", r, i, from < to ? " data-p=\"" : "");
-    for (int32_t f = from; f < to; f++) {
-        const struct producer *producer = &picture->producers.a[f];
-        int32_t rank = producer->rank, at = producer->i, *twin = rank >= 0 ? picture->rows.twin[rank] : NULL;
-        if (twin && at >= 0 && twin[at] >= 0) {
-            at = twin[at];
-            rank = picture->rows.leader[rank];
-        }
-        put(t, "%s%d.%d", f > from ? " " : "", rank, at);
-        if (producer->msg >= 0)
-            put(t, ":%d", producer->msg);
-    }
-    put(t, "%s", from < to ? "\"" : "");
-}
-
 /* Writes a tooltip. as: the name on the block */
 static void put_title(struct text *t, const struct picture *picture, int r, int i, const char *as, int stage) {
     const struct instr *x = &picture->p->rank[r].ins[i];
@@ -151,11 +133,8 @@ static void put_job(struct text *t, const struct picture *picture, int r, int i)
     }
     put(t, "<rect class=\"o%s\" fill=\"#%06x\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"",
         picture->path[r][i] ? " c" : "", box.fill, box.x, box.y, box.width, box.height);
-    if (picture->html)
-        put_needs(t, picture, r, i);
     put(t, ">");
-    if (!picture->time.sight) /* a title is most of an element's text */
-        put_title(t, picture, r, i, shared ? short_name(&plain, &of) : short_name(&names, x), of.stage);
+    put_title(t, picture, r, i, shared ? short_name(&plain, &of) : short_name(&names, x), of.stage);
     put(t, "</rect>\n");
     put_name(t, shared ? &plain : &names, shared ? &of : x, &box, picture->names);
 }
@@ -171,23 +150,16 @@ static void put_lanes(struct text *t, const struct picture *picture, int r) {
                 picture->y[r] + picture->row + LANE * row[l] - 2.5, lane_label(picture->p, &k->lane[l]));
     for (int i = 0; i < k->nins; i++) {
         const struct instr *x = &k->ins[i];
-        if (x->lane == 0 || !visible(picture, r, i) ||
-            !in_sight(&picture->time, picture->tl->start[r][i], picture->tl->end[r][i]))
+        if (x->lane == 0 || !visible(picture, r, i))
             continue;
         double from = x_of(&picture->time, picture->tl->start[r][i]),
                y = picture->y[r] + picture->row + LANE * (row[x->lane] - 1) + 1;
         put(t, "<rect class=\"o%s\" fill=\"#%06x\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%d\"",
             picture->path[r][i] ? " c" : "", paint_of(x, BY_OP).fill, from, y,
             x_of(&picture->time, picture->tl->end[r][i]) - from, LANE - 2);
-        if (picture->html)
-            put_needs(t, picture, r, i);
-        put(t, ">");
-        if (!picture->time.sight) {
-            put(t, "<title>%s; rank %d", short_name(&picture->p->names, x), r);
-            put_times(t, picture, r, i);
-            put(t, "</title>");
-        }
-        put(t, "</rect>\n");
+        put(t, "><title>%s; rank %d", short_name(&picture->p->names, x), r);
+        put_times(t, picture, r, i);
+        put(t, "</title></rect>\n");
     }
 }
 
@@ -197,14 +169,11 @@ static void put_arrow(struct text *t, const struct picture *picture, int src, in
     const struct instr *x = &picture->p->rank[src].ins[i];
     const struct buf *b = payload(&picture->p->rank[src], x);
     double start = picture->tl->start[src][i], end = picture->tl->end[dst][j];
-    if (end < picture->time.from || start > picture->time.to || !in_sight(&picture->time, start, end))
+    if (end < picture->time.from || start > picture->time.to)
         return;
     double y = picture->y[src] + (src < dst ? picture->row : 0), to = picture->y[dst] + (src < dst ? 0 : picture->row);
-    put(t, "<path class=\"m\"");
-    if (picture->html)
-        put(t, " id=\"m%d\"", x->msg);
-    put(t, " marker-end=\"url(#tip)\" d=\"M%.2f %.2fL%.2f %.2f\"><title>", x_of(&picture->time, start), y,
-        x_of(&picture->time, end), to);
+    put(t, "<path class=\"m\" marker-end=\"url(#tip)\" d=\"M%.2f %.2fL%.2f %.2f\"><title>", x_of(&picture->time, start),
+        y, x_of(&picture->time, end), to);
     char a[32], size[32];
     put_buf(t, &picture->p->names, b);
     put(t, ", %s, from rank %d to rank %d; %s", bytes_text(moved_bytes(&picture->p->rank[src], x), size), src, dst,
@@ -212,8 +181,7 @@ static void put_arrow(struct text *t, const struct picture *picture, int src, in
     put(t, " to %s %s</title></path>\n", time_text(end, &picture->time.m, a), picture->time.m.name);
 }
 
-/* Draws arrows between the ranks that lead their rows. A page contains all of them, but shows only the
- * arrows of the operation under the mouse. */
+/* Draws arrows between the ranks that lead their rows. */
 static void put_arrows(struct text *t, const struct picture *picture) {
     int32_t(*from)[2] = alloc(sizeof *from * (size_t)picture->p->nmsgs);
     for (int r = 0; r < picture->p->workers; r++)
@@ -251,19 +219,6 @@ static void put_head(struct text *t, const struct picture *picture, const struct
         picture->rep->measured ? " measured" : "", 100 * picture->rep->bubble);
 }
 
-/* Returns the legend's text about repetitions. */
-static const char *repeated(const struct picture *picture) {
-    const struct program *p = picture->p;
-    char a[32];
-    if (p->period == 0)
-        return "a step begins";
-    const char *time = picture->tl->period > 0 ? format("%s %s, ", time_text(picture->tl->period, &picture->time.m, a),
-                                                        picture->time.m.name)
-                                               : ""; /* measured */
-    return format("period: %d microbatch%s, %sruns %lld time%s", p->period, p->period > 1 ? "es" : "", time,
-                  (long long)p->repeats, p->repeats > 1 ? "s" : "");
-}
-
 static void put_legend(struct text *t, const struct picture *picture) {
     struct pen at = {LEFT, picture->bottom + 12, svg_width(&picture->time)};
     if (picture->style->by == BY_OP)
@@ -276,7 +231,7 @@ static void put_legend(struct text *t, const struct picture *picture) {
     put_key(t, &at, "fill=\"url(#idle)\" stroke=\"#ddd\"", "idle");
     put_key(t, &at, "fill=\"#fff\" class=\"c\"", "critical path");
     if (joins_of(picture->p) > 0)
-        put_key(t, &at, "fill=\"none\" class=\"j\"", repeated(picture));
+        put_key(t, &at, "fill=\"none\" class=\"j\"", repeated_text(picture->p, picture->tl, &picture->time.m));
     put_band_keys(t, &at, picture->top, picture->limit, picture->low);
 }
 
@@ -293,8 +248,7 @@ static void put_ranks(struct text *t, struct picture *picture) {
             for (int i = 0; i < picture->p->rank[r].nins; i++)
                 if (picture->path[r][i] == critical && is_block(picture, r, i)) {
                     picture->drawn |= 1u << picture->p->rank[r].ins[i].op;
-                    if (in_sight(&picture->time, picture->tl->start[r][i], picture->tl->end[r][i]))
-                        put_job(t, picture, r, i);
+                    put_job(t, picture, r, i);
                 }
         put_lanes(t, picture, r);
         struct band band = {foot_of(picture, r), picture->low ? FOLDED : BAND - 5, picture->top, picture->limit,
@@ -341,18 +295,15 @@ static const char tip[] =
     "orient=\"auto\"><path d=\"M0 .5L6 3L0 5.5Z\" fill=\"#333\"/></marker>\n";
 
 void emit_svg(struct text *t, const struct program *p, const struct timeline *tl, const struct report *rep,
-              double limit, const struct style *style, bool html) {
-    struct picture picture = {.p = p, .tl = tl, .rep = rep, .style = style, .html = html, .limit = limit};
+              double limit, const struct style *style) {
+    struct picture picture = {.p = p, .tl = tl, .rep = rep, .style = style, .limit = limit};
     struct svg svg = {.name = p->name, .top = tip};
     picture.time.m = measure_of(tl->makespan, rep->unit, false);
-    picture.time.sight = style->sight;
     picture.time.from = style->from * picture.time.m.one;
     picture.time.to = style->to > 0 ? fmin(style->to * picture.time.m.one, tl->makespan) : tl->makespan;
     picture.names = several_stages(p);
     picture.path = critical_path(p, tl);
     share_rows(&picture);
-    if (html)
-        picture.producers = producers_of(p);
     choose_scale(&picture);
     svg.width = svg_width(&picture.time);
     svg.height = picture.bottom + 48; /* room for a legend of two or three lines */
@@ -363,7 +314,7 @@ void emit_svg(struct text *t, const struct program *p, const struct timeline *tl
     put_axis(t, &picture.time, TOP - 6, picture.bottom - (picture.low ? LOW_GAP : GAP));
     put_ranks(t, &picture);
     put_joins(t, &picture);
-    if (html || style->with & WITH_SENDS)
+    if (style->with & WITH_SENDS)
         put_arrows(t, &picture);
     put_legend(t, &picture);
     put(t, "</svg>\n");

@@ -56,3 +56,13 @@ bool several_stages(const struct program *p) {
         }
     return false;
 }
+
+const char *repeated_text(const struct program *p, const struct timeline *tl, const struct measure *measure) {
+    char a[32];
+    if (p->period == 0)
+        return "a step begins";
+    const char *time =
+        tl->period > 0 ? format("%s %s, ", time_text(tl->period, measure, a), measure->name) : ""; /* measured */
+    return format("period: %d microbatch%s, %sruns %lld time%s", p->period, p->period > 1 ? "es" : "", time,
+                  (long long)p->repeats, p->repeats > 1 ? "s" : "");
+}

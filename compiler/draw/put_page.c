@@ -1,36 +1,71 @@
-/* A picture in a page: one file that needs no network. Its style is page.css, its script page.js. */
+/* A picture in a page: one file that needs no network. Its style is page.css and viewer/viewer.css, its script is
+ * viewer/, which draws the data. Without scripts, it shows a static picture, if there is one, and the report. */
 #include "page.h"
 #include "svg.h"
 
-void page_begin(struct text *t, const struct page *page) {
+/* Writes JSON inside a <script>, which no < may end. */
+static void put_data(struct text *t, const struct text *data) {
+    for (size_t i = 0, from = 0; i <= data->n; i++)
+        if (i == data->n || data->s[i] == '<') {
+            put_bytes(t, data->s + from, i - from);
+            put_word(t, i < data->n ? "\\u003c" : "");
+            from = i + 1;
+        }
+}
+
+static void put_header(struct text *t, const struct page *page) {
+    put(t, "<header>\n<h1>");
+    put_xml(t, page->name);
+    put(t, "</h1>\n");
+    if (page->verdict)
+        put(t, "<p id=\"verdict\"%s>%s</p>\n", page->proved ? " class=\"good\"" : "", page->verdict);
+    put(t, "<code>");
+    put_xml(t, page->command);
+    put(t, "</code>\n<dl>");
+    for (int i = 0; i < page->nfigures; i++)
+        put(t, "\n<div><dt>%s</dt><dd>%s</dd></div>", page->figure[i].name, page->figure[i].value);
+    put(t, "\n</dl>\n");
+    if (page->note) {
+        put(t, "<p id=\"note\">");
+        put_xml(t, page->note);
+        put(t, "</p>\n");
+    }
+    put(t, "</header>\n");
+}
+
+static void put_picture(struct text *t, const struct page *page) {
+    put(t, "<figure>\n<div id=\"picture\">");
+    if (page->svg && !page->data)
+        put_bytes(t, page->svg->s, page->svg->n);
+    put(t, "</div>\n");
+    if (page->data) {
+        put(t, "<noscript>");
+        if (page->svg)
+            put_bytes(t, page->svg->s, page->svg->n);
+        else
+            put(t, "<p>The picture needs JavaScript; the report does not.</p>");
+        put(t, "</noscript>\n");
+    }
+    put(t, "</figure>\n");
+}
+
+void put_page(struct text *t, const struct page *page) {
     put(t, "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n"
            "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'unsafe-inline'; "
            "style-src 'unsafe-inline'\">\n<title>");
     put_xml(t, page->name);
-    put(t, "</title>\n<style>\n%s</style>\n<body>\n<header>\n<h1>", page_css);
-    put_xml(t, page->name);
-    put(t, "</h1>\n<p id=\"verdict\"%s>%s</p>\n<code>", page->proved ? " class=\"good\"" : "", page->verdict);
-    put_xml(t, page->command);
-    put(t, "</code>\n<dl>");
-    for (int i = 0; i < page->nfigures; i++)
-        put(t, "\n<div><dt>%s</dt><dd>%s</dd></div>", page->figure[i].name, page->figure[i].value);
-    put(t,
-        "\n</dl>\n</header>\n<main>\n<figure>\n<div id=\"picture\" data-top=\"%d\" tabindex=\"0\" role=\"application\" "
-        "aria-label=\"Timeline. Arrows pan, plus and minus zoom, 0 shows all, comma and full stop go from operation to "
-        "operation.\">\n",
-        HEADING + 8);
-}
-
-void page_end(struct text *t, const struct page *page) {
-    put(t,
-        "</div>\n<div id=\"below\">\n<div id=\"info\" aria-live=\"polite\">Point at an operation: %s. The wheel zooms, "
-        "dragging pans. Keys: arrows, + - 0, and , . from one to the next.</div>\n",
-        page->shows);
-    put(t, "<button type=\"button\" data-key=\"+\" aria-label=\"zoom in\">+</button>\n"
-           "<button type=\"button\" data-key=\"-\" aria-label=\"zoom out\">−</button>\n"
-           "<button type=\"button\" data-key=\"0\">All</button>\n</div>\n</figure>\n"
-           "<section id=\"report\" aria-label=\"Report\" tabindex=\"0\"><pre>");
+    put(t, "</title>\n<style>\n%s%s</style>\n<body>\n", page_css, viewer_css);
+    put_header(t, page);
+    put(t, "<main>\n");
+    put_picture(t, page);
+    put(t, "<section id=\"report\" aria-label=\"Report\" tabindex=\"0\"><pre>");
     put_xml(t, page->report);
-    put(t, "</pre></section>\n</main>\n<script>\n%s</script>\n</html>\n", page_js);
+    put(t, "</pre></section>\n</main>\n");
+    if (page->data) {
+        put(t, "<script type=\"application/json\" id=\"data\">");
+        put_data(t, page->data);
+        put(t, "</script>\n<script>\n%s</script>\n", viewer_js);
+    }
+    put(t, "</html>\n");
 }

@@ -64,14 +64,6 @@ double x_of(const struct span *span, double t) {
     return LEFT + (fmin(fmax(t, span->from), span->to) - span->from) * span->px;
 }
 
-bool in_sight(const struct span *span, double from, double to) {
-    double x = x_of(span, from), end = x_of(span, to);
-    for (int i = 0; span->sight && i < 2; i++)
-        if (end >= span->sight[i][0] && x <= span->sight[i][1])
-            return true;
-    return !span->sight;
-}
-
 double svg_width(const struct span *span) { return fmax(x_of(span, span->to), LEFT + NARROW) + RIGHT; }
 
 /* Writes a tick every 1, 2, 5, 10, 20, 50… units, as labels need room. */
@@ -148,7 +140,7 @@ static void put_fold(struct text *t, const struct span *span, const struct band 
             next++;
         double until = next < usage->n ? usage->at[next].t : span->to;
         double from = x_of(span, usage->at[i].t), to = x_of(span, until);
-        if (to > from && in_sight(span, usage->at[i].t, until))
+        if (to > from)
             put(&shade[level], "M%.2f %.2fH%.2fv%gH%.2fZ", from, band->base - band->high, to, band->high, from);
     }
     for (int level = 1; level <= LEVELS; level++)
@@ -167,8 +159,7 @@ void put_band(struct text *t, const struct span *span, const struct band *band, 
         if (until <= span->from || usage.at[i].t >= span->to)
             continue;
         most = usage.at[i].bytes > most ? usage.at[i].bytes : most;
-        if (in_sight(span, usage.at[i].t, until))
-            put(&line, "V%.2fH%.2f", band->base - (double)usage.at[i].bytes * scale, x_of(span, until));
+        put(&line, "V%.2fH%.2f", band->base - (double)usage.at[i].bytes * scale, x_of(span, until));
     }
     char a[32], of[32];
     const char *title = format("<title>%s: at most %s in use, of a plan of %s</title>", who, bytes_text(most, a),

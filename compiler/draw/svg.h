@@ -9,9 +9,7 @@ enum { LEFT = 64, RIGHT = 16, NARROW = 560, WIDE = 14000 };
 struct span {
     double from, to, px; /* px: width of a unit of time */
     struct measure m;
-    const double (*sight)[2]; /* as in struct style */
 };
-bool in_sight(const struct span *span, double from, double to); /* whether anything between these times is in sight */
 /* Sets px so that all but the shortest tenth of n jobs of these lengths have room for names of this many letters. */
 void span_scale(struct span *span, double *length, int n, int letters);
 double x_of(const struct span *span, double t);
@@ -30,18 +28,18 @@ void put_xml(struct text *t, const char *s);
 /* Writes ", microbatch 3, slice 1". slices 0: microbatches are not cut */
 void svg_put_number(struct text *t, int op, int batch, int slices);
 
-/* put_page.c: an interactive page around a picture. The name, command, the proof's verdict and figures precede it; the
- * report follows. */
+/* put_page.c: a page with a picture. The name, command, the proof's verdict and figures precede it; the report
+ * follows. */
 struct page {
-    const char *name, *command, *verdict;
+    const char *name, *command, *verdict; /* verdict NULL: none */
     bool proved;
     const struct figure { const char *name, *value; } * figure;
     int nfigures;
-    const char *shows; /* what the page shows about an operation, for the hint */
-    const char *report;
+    const char *note, *report; /* note: a sentence below the figures, or NULL */
+    const struct text *data;   /* for the viewer (view.h); NULL: the picture is static */
+    const struct text *svg;    /* shown without data, or without scripts; NULL: none */
 };
-void page_begin(struct text *t, const struct page *page);
-void page_end(struct text *t, const struct page *page);
+void put_page(struct text *t, const struct page *page);
 
 /* A box for the longest of the names 1F3, F3 and 3 that fits. */
 struct box {

@@ -1,12 +1,13 @@
 /* `pianola compile` in a page: writes a folder's files except the ranks' programs, and what the page shows besides: the
- * picture, the report, and the scripts' parameters. One compile makes them all. It writes the visible files first, and
- * the page shows them while a second run writes the rest. */
+ * picture's data, the report, and the scripts' parameters. One compile makes them all. It writes the visible files
+ * first, and the page shows them while a second run writes the rest. */
 #include "base/put_json.h"
 #include "cli/command.h"
 #include "cli/pipeline.h"
 #include "cli/files.h"
 #include "cli/format_table.h"
 #include "cli/options.h"
+#include "draw/view.h"
 #include <emscripten.h>
 #include <string.h>
 
@@ -62,39 +63,22 @@ static void add(const char *dir, const char *name, const struct text *t) {
     stage_file(format("%s/%s", dir, name), t, false);
 }
 
-/* Writes the x intervals in sight: of a new picture, and of the current one. Returns whether only these are
- * requested. */
-EM_JS(bool, page_sight, (double *sight), {
-    if (Module.sight)
-        HEAPF64.set(Module.sight, sight / 8);
-    return Boolean(Module.sight);
-})
+/* Returns whether only what the page shows at once is requested: the picture's data and the figures. */
+EM_JS(bool, page_first, (void), { return Boolean(Module.first); })
 
 /* Extras of the picture: the options --with and --color-by, which `show` has and `compile` lacks. */
 EM_JS(int, page_with, (void), { return (Module.look && Module.look.with) | 0; })
 EM_JS(int, page_by, (void), { return (Module.look && Module.look.by) | 0; })
 
-/* Returns whether the picture is large enough to make its visible part first. */
-static bool is_large(const struct program *p) {
-    int64_t n = 0;
-    for (int r = 0; r < p->workers; r++)
-        n += p->rank[r].nins;
-    return n > 5000;
-}
-
-/* Adds the formats' files. sight: as in struct style; if set, only what is visible is made */
-static void list_formats(const char *dir, const struct compile *c, const struct style *style,
-                         const double (*sight)[2]) {
+/* Adds the formats' files; with `first`, the report alone. */
+static void list_formats(const char *dir, const struct compile *c, bool first) {
     static const struct style plain = {.width = 120, .ascii = true};
     for (int i = 0; i < nformats; i++) {
         struct text t = {0};
-        bool picture = strcmp(formats[i].name, "svg") == 0, shown = picture || strcmp(formats[i].name, "json") == 0;
-        struct style look = picture ? *style : plain;
-        if ((!formats[i].file && !picture) || (sight && !shown))
+        if (!formats[i].file || (first && strcmp(formats[i].name, "json") != 0))
             continue;
-        look.sight = is_large(c->program) ? sight : NULL;
-        formats[i].emit(&t, c, &look);
-        add(dir, picture ? look.sight ? "glance.svg" : "timeline.svg" : formats[i].file, &t);
+        formats[i].emit(&t, c, &plain);
+        add(dir, formats[i].file, &t);
     }
 }
 
@@ -104,14 +88,15 @@ int cmd_compile(const struct settings *settings) {
         die("`compile` needs -o DIR");
     const char *dir = folder_named(settings->output);
     struct compile c = {.args = settings->args};
-    struct text report = {0}, params = {0};
-    double sight[2][2];
+    struct text report = {0}, params = {0}, view = {0};
     struct style style = settings->draw.style;
     style.with = page_with();
     style.by = (enum color_by)page_by();
     compile_all(&c, settings->dump);
     make_folder(dir);
-    list_formats(dir, &c, &style, page_sight(sight[0]) ? sight : NULL);
+    list_formats(dir, &c, page_first());
+    emit_view(&view, c.program, c.timeline, c.report, c.spec->machine.memory, &style);
+    add(dir, "view.json", &view);
     emit_report(&report, c.report, &plain);
     add(dir, "report.txt", &report);
     put_params(&params, c.spec);

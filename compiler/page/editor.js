@@ -13,15 +13,16 @@ function insertText(area, from, to, text) {
   area.dispatchEvent(new InputEvent('input'));
 }
 
-// options: label; colour(text): HTML; names: for completion, or []; changed(text)
+// options: label; colour(text): HTML; names: for completion, or []; wraps: whether long lines go on below; changed(text)
 function makeEditor(host, options) {
   host.innerHTML = '<div class="lines" aria-hidden="true"></div><div class="paper"><pre class="layer" aria-hidden="true"></pre>' +
-    '<textarea spellcheck="false" autocapitalize="off" autocomplete="off" autocorrect="off" wrap="off"></textarea>' +
+    `<textarea spellcheck="false" autocapitalize="off" autocomplete="off" autocorrect="off"${options.wraps ? '' : ' wrap="off"'}></textarea>` +
     '<ul class="names" role="listbox" hidden></ul></div>';
   const [lines, layer, area, list] = ['.lines', '.layer', 'textarea', '.names'].map(s => host.querySelector(s));
   const LONG = 200000; // characters; longer texts have no colours
   let marks = new Map(), leaving = false, shown = [], picked = 0;
   area.setAttribute('aria-label', options.label);
+  host.classList.toggle('wraps', Boolean(options.wraps));
   list.id = host.id + '-names';
   area.setAttribute('aria-controls', list.id);
 
@@ -37,8 +38,16 @@ function makeEditor(host, options) {
     });
     layer.innerHTML = body.join('');
     area.classList.toggle('plain', html.length === 0);
-    lines.innerHTML = rows.map((_, i) => (marks.has(i + 1) ? `<b>${i + 1}</b>` : i + 1)).join('\n') + '\n ';
+    lines.innerHTML = rows.map((_, i) => `<i>${marks.has(i + 1) ? `<b>${i + 1}</b>` : i + 1}</i>`).join('') + '<i></i>';
+    number();
     follow();
+  }
+
+  function number() { // gives each number the height of its line, which may go on below
+    if (!options.wraps || layer.children.length === 0) return;
+    layer.style.width = `${area.clientWidth}px`; // without its scroll bar
+    const high = [...layer.children].map(row => row.offsetHeight);
+    for (const [i, h] of high.entries()) lines.children[i].style.height = `${h}px`;
   }
 
   function follow() {
@@ -71,8 +80,8 @@ function makeEditor(host, options) {
     if (!asked && /--|"[^"]*$/.test(before)) return close(); // inside a comment or a string
     shown = options.names.filter(n => n.name.startsWith(text) && n.name !== text).slice(0, 40);
     if (shown.length === 0) return close();
-    const style = getComputedStyle(area), height = parseFloat(style.lineHeight), row = area.value.slice(0, from).split('\n').length;
-    const down = row * height - area.scrollTop + parseFloat(style.paddingTop);
+    const style = getComputedStyle(area), height = parseFloat(style.lineHeight), row = area.value.slice(0, from).split('\n').length, of = layer.children[row - 1];
+    const down = (of ? of.offsetTop + of.offsetHeight - layer.offsetTop : row * height) - area.scrollTop + (of ? 0 : parseFloat(style.paddingTop));
     list.hidden = false;
     list.style.top = `${down}px`;
     list.style.left = `clamp(0px, calc(${before.length}ch + ${8 - area.scrollLeft}px), calc(100% - 19rem))`;
@@ -127,6 +136,8 @@ function makeEditor(host, options) {
     if (i >= 0) { picked = i; accept(); }
   });
 
+  new ResizeObserver(number).observe(area);
+
   return {
     area,
     get text() { return area.value; },
@@ -149,7 +160,8 @@ function makeEditor(host, options) {
     go(line) {
       const at = area.value.split('\n').slice(0, line - 1).join('\n').length + (line > 1 ? 1 : 0);
       area.setSelectionRange(at, at);
-      area.scrollTop = (line - 4) * parseFloat(getComputedStyle(area).lineHeight);
+      const of = layer.children[line - 1];
+      area.scrollTop = (of ? of.offsetTop : (line - 1) * parseFloat(getComputedStyle(area).lineHeight)) - 54;
     },
   };
 }

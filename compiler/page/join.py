@@ -1,6 +1,6 @@
 """Joins the page into one file: join.py OUT. Placeholders of index.html, each in a line of its own:
 
-    {{style.css}}       a file of this folder, as it is
+    {{style.css}}       a file of this folder, or of the viewer, as it is
     {{"worker.js"}}     the same as a JavaScript string
     {{module}}          the compiler's WebAssembly, {{glue}} what starts it, {{scripts}} {path: text} of all scripts and of
                         what describes them to editors: as JavaScript strings, each gzipped, in base64
@@ -19,6 +19,7 @@ import sys
 
 
 HERE = os.path.dirname(__file__)
+PLACES = {"viewer.js": "build/viewer-parts.js", "viewer.css": "compiler/draw/viewer/viewer.css"}
 
 
 def read(path):
@@ -47,7 +48,7 @@ def fill(match):
         return packed(json.dumps({path: read(path).decode() for path in paths}).encode())
     if name.startswith('"'):
         return string(read(os.path.join(HERE, name.strip('"'))).decode())
-    return read(os.path.join(HERE, name)).decode()
+    return read(PLACES.get(name) or os.path.join(HERE, name)).decode()
 
 
 page = re.sub(r"\{\{([^{}\n]+)\}\}", fill, read(os.path.join(HERE, "index.html")).decode())

@@ -21,7 +21,7 @@ async function main() {
     $('note').textContent = text;
   }
 
-  const view = makeView($('picture'), $('info'), $('bar'), () => (innerWidth <= 860 ? 3 * innerHeight : Math.max(220, innerHeight * 0.62)));
+  const view = makeView($('picture'), { lanes: true, changed: looked, height: () => Math.max(240, innerHeight * 0.55) });
   const streams = makeStreams(view, say), pin = makePin();
   const compare = makeCompare(folder('schedules/'), () => ({ path: mine.path.schedule, files: mine.files, flags: compareFlags() }), path => take('schedule', path));
   const controls = makeControls($('controls'), (name, text) => {
@@ -35,17 +35,15 @@ async function main() {
   const chosen = name => Math.max(0, drawn[name].indexOf(set[name]));
   const look = () => ({ by: chosen('--color-by'), with: WITH[chosen('--with')] });
   const lookFlags = () => Object.keys(drawn).filter(name => chosen(name)).flatMap(name => [name, set[name]]);
-  function showLook() {
-    $('by').value = drawn['--color-by'][chosen('--color-by')];
-    $('lanes').checked = chosen('--with') & 1;
-    $('sends').checked = chosen('--with') & 2;
-  }
-  for (const id of ['by', 'lanes', 'sends']) $(id).addEventListener('change', () => {
-    set['--color-by'] = $('by').value;
-    set['--with'] = drawn['--with'][$('lanes').checked + 2 * $('sends').checked];
+  const showLook = () => view.chosen({ by: drawn['--color-by'][chosen('--color-by')], lanes: Boolean(chosen('--with') & 1), sends: Boolean(chosen('--with') & 2) });
+  function looked({ by, lanes, sends }) { // the picture shows it already, except for lanes
+    const before = look().with & 1;
+    set['--color-by'] = by;
+    set['--with'] = drawn['--with'][lanes + 2 * sends];
     for (const name of Object.keys(drawn)) if (!chosen(name)) delete set[name];
-    compile();
-  });
+    if ((look().with & 1) !== before) compile();
+    else changed();
+  }
 
   function flags() {
     const given = ([name, value]) => (!name.startsWith('--') ? ['-D', `${name}=${value}`] : value === 'true' ? [name] : value === 'false' ? [] : [name, value]);
@@ -61,7 +59,12 @@ async function main() {
   }
 
   const quoteShell = word => (/^[\w./=,+-]+$/.test(word) ? word : `'${word.replace(/'/g, "'\\''")}'`);
-  const commandLine = () => ['pianola', 'show', mine.path.schedule, ...flags(), ...lookFlags()].map(quoteShell).join(' ');
+  // The command names edited scripts by the names that they have once downloaded.
+  function commandLine() {
+    const edited = Object.keys(mine.edits), own = path => (edited.some(kind => mine.path[kind] === path) ? path.replace(/^.*\//, '') : path);
+    const line = ['pianola', 'show', ...[mine.path.schedule, ...flags(), ...lookFlags()].map(own)].map(quoteShell).join(' ');
+    return edited.length ? `${line}  # with the edited ${edited.join(' and ')}: Download saves ${edited.length > 1 ? 'them' : 'it'}` : line;
+  }
 
   const runner = makeRunner((answer, request) => {
     if (answer.code === 0) shown(answer, request);
@@ -70,12 +73,8 @@ async function main() {
     $('running').hidden = !running;
     document.body.classList.toggle('runs', running);
   });
-  // Work for idle time. First the parts that are not visible: the whole picture, the streams, and the files of A and B.
+  // Work for idle time. The parts that are not visible: the streams, and the files of A and B.
   const finisher = makeRunner((answer, request) => { if (answer.code === 0) whole(answer, request); });
-  // Then the needs of operations, for hovering.
-  const explainer = makeRunner(({ files: made }, request) => {
-    if (good && request.of === good && made['page.html']) view.show(made['page.html'], true);
-  });
   const saver = makeRunner(async ({ code, stderr, files: made }, request) => {
     if (code === 0) save(request.name, request.png ? await pngOf(made.file) : new Blob([made.file]));
     else note(stderr);
@@ -94,24 +93,28 @@ async function main() {
     } catch { /* too many calls, or too long for this browser */ }
   }
 
-  function compile() {
-    clearTimeout(idle);
+  function changed() {
     clearTimeout(remembered);
     remembered = setTimeout(remember, 3 * IDLE);
-    note('');
-    finisher.cancel();
-    explainer.cancel();
     $('command').textContent = commandLine();
-    runner.run({ args: ['compile', mine.path.schedule, ...flags(), '-o', '/out'], files: mine.files, name: short(mine.path.schedule), sight: view.sight(), look: look(), drawn: lookFlags() });
   }
 
-  function figures(report) {
+  function compile() {
+    clearTimeout(idle);
+    note('');
+    finisher.cancel();
+    changed();
+    runner.run({ args: ['compile', mine.path.schedule, ...flags(), '-o', '/out'], files: mine.files, name: short(mine.path.schedule), first: true, look: look() });
+  }
+
+  function figures(report, said) {
     const peak = Math.max(...report.ranks.map(r => r.peak_bytes));
     const rows = [['makespan', timeText(report.makespan, report.unit)], ['bubble', `${(100 * report.bubble).toFixed(1)} %`],
       ['largest memory', bytesText(peak)], ['live activations', Math.max(...report.ranks.map(r => r.peak_activations))],
       ['received', bytesText(report.ranks.reduce((sum, r) => sum + r.bytes_received, 0))],
       ['lower bound', timeText(report.lower_bound, report.unit)]];
-    $('figures').innerHTML = rows.map(([name, value]) => `<div><dt>${name}</dt><dd>${value}</dd></div>`).join('');
+    const beside = name => (name === 'bubble' && said ? ` <small>${escapeHtml(said)}</small>` : '');
+    $('figures').innerHTML = rows.map(([name, value]) => `<div><dt>${name}</dt><dd>${value}${beside(name)}</dd></div>`).join('');
     return rows.map(([name, value]) => `${name} ${value}`).join(', ');
   }
 
@@ -128,9 +131,8 @@ async function main() {
     $('error').hidden = $('help').hidden = true;
     mine.mark(null);
     controls.show(params, mine.path.model !== '');
-    if (answer.files['glance.svg']) view.glance(answer.files['glance.svg']);
-    else view.show(answer.files['timeline.svg'], true);
-    const words = figures(report);
+    const timeline = readTimeline(answer.files['view.json']), words = figures(report, timeline.note);
+    view.show(timeline, true);
     $('caption').innerHTML = `<b>${escapeHtml(good.name)}</b>: ${report.workers} ranks, ${report.stages} stages, ${report.batches} microbatches; ${escapeHtml(words)}. <code>${escapeHtml(commandLine())}</code>`;
     $('report-text').textContent = answer.files['report.txt'];
     document.title = `${good.name} – Pianola`;
@@ -139,19 +141,16 @@ async function main() {
   }
 
   function finish() {
-    const { sight, ...all } = good.request;
+    const { first, ...all } = good.request;
     idle = setTimeout(() => finisher.run({ ...all, of: good }), IDLE);
   }
 
-  function whole({ files }, { of, args, files: given, drawn }) {
+  function whole({ files }, { of }) {
     if (good !== of) return;
     good.whole = true;
-    view.complete(files['timeline.svg']);
     streams.show(files['streams.txt']);
     pin.show(of.name, files);
     document.body.dataset.whole = document.body.dataset.shown;
-    if (files['timeline.svg'].length < 100 * MANY)
-      idle = setTimeout(() => explainer.run({ of, args: ['show', ...args.slice(1, -2), ...drawn, '--format', 'html', '-o', '/out/page.html'], files: { ...given, 'out/.keep': '' } }), IDLE);
   }
 
   function refused({ code, stderr }) {
@@ -210,6 +209,12 @@ async function main() {
     note(lacks);
   }
 
+  function saveScript(kind) {
+    const path = mine.path[kind];
+    if (path) save(path.replace(/^.*\//, ''), new Blob([mine.files[path]]));
+    else note(`There is no ${kind} to download: pick one above.`);
+  }
+
   const tabs = makeTabs($('tabs'), tab => {
     document.querySelector('figure').hidden = tab.id === 'tab-diff' && !$('diff-picture').hidden; // it has its own
     const part = { streams, diff: pin, compare }[tab.getAttribute('aria-controls')];
@@ -253,7 +258,7 @@ async function main() {
     $('download').value = '';
     if (!chosen || !good) return;
     const [, end, from] = chosen, name = good.name + end;
-    if (from.script) save(name, new Blob([mine.schedule]));
+    if (from.script) saveScript(from.script);
     else if (from.format === 'streams' && streams.edited) save(name, new Blob([streams.text]));
     else saver.run({ name, png: from.png, args: ['show', mine.path.schedule, ...flags(), ...(['svg', 'html'].includes(from.format) ? lookFlags() : []), '--format', from.format, '-o', '/out/file'], files: { ...mine.files, 'out/.keep': '' } });
   });

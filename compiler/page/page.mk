@@ -30,7 +30,7 @@ build/page/pianola.js: $(PAGE) build/page/liblua.bc
 	$(EMCC) $(PAGE_FLAGS) -o $@ $^ -sMODULARIZE -sEXPORT_NAME=createPianola -sINVOKE_RUN=0 -sEXIT_RUNTIME=1 \
 	    -sALLOW_MEMORY_GROWTH -sMAXIMUM_MEMORY=2GB -sTOTAL_STACK=1MB -sEXPORTED_RUNTIME_METHODS=FS,callMain \
 	    -sNODEJS_CATCH_EXIT=0 -sNODEJS_CATCH_REJECTION=0
-build/pianola.html: build/page/pianola.js compiler/page/join.py $(wildcard $(addprefix compiler/page/*.,html css js) schedules/*.lua schedules/*/*.lua)
+build/pianola.html: build/page/pianola.js build/viewer-parts.js compiler/draw/viewer/viewer.css compiler/page/join.py $(wildcard $(addprefix compiler/page/*.,html css js) schedules/*.lua schedules/*/*.lua)
 	python3 compiler/page/join.py $@
 page: PACKAGES += $(PAGE_PACKAGES)
 page: VIEWERS :=

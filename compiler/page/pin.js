@@ -1,11 +1,12 @@
 // A, pinned, and B, the current state, compared in words, by where the time went, and on one time axis.
 
 function makePin() {
-  const $ = id => document.getElementById(id), view = makeView($('diff-picture'), $('diff-info'), $('diff-bar'), () => Infinity);
+  const $ = id => document.getElementById(id), view = makeView($('diff-picture'), { height: () => Math.max(420, 0.8 * innerHeight) });
   let a = null, b = null, waits = false; // waits: whether the next b becomes a
   const runner = makeRunner(({ code, stdout, stderr, files }) => {
     $('diff-text').textContent = code <= 1 && stdout ? stdout : stderr;
-    if (files['diff.html']) view.show(files['diff.html'], true);
+    const [, data] = (files['diff.html'] || '').match(/<script type="application\/json" id="data">(.*?)<\/script>/s) || [];
+    if (data) view.show(readTimeline(data), true);
     else view.clear();
   });
   const folder = (name, files) => Object.fromEntries(['streams.txt', 'timeline.tsv', 'report.json', 'timeline.txt']
@@ -20,7 +21,7 @@ function makePin() {
 
   function differ() {
     $('diff-hint').hidden = a !== null;
-    $('diff-picture').hidden = $('diff-bar').hidden = $('diff-info').hidden = $('diff-text').hidden = a === null;
+    $('diff-picture').hidden = $('diff-text').hidden = a === null;
     if (a === null || b === null || $('diff').hidden) return;
     const [from, to] = [`A_${a.name}`, `B_${b.name}`];
     runner.run({ args: ['diff', from, to, '--html', '/out/diff.html'],
@@ -46,5 +47,6 @@ function makePin() {
       told();
     },
     opened: differ,
+    view,
   };
 }

@@ -65,7 +65,7 @@ function makeRunner(answered, running = () => {}) {
       stop();
       answered({ id, code: 2, stdout: '', stderr: 'pianola: error: ' + event.message, files: {}, ms: 0 }, request);
     };
-    worker.postMessage({ id, files: request.files || {}, args: request.args, sight: request.sight, look: request.look });
+    worker.postMessage({ id, files: request.files || {}, args: request.args, first: request.first, look: request.look });
   }
 
   function overtake() {

@@ -6,7 +6,7 @@ const kinds = ['schedule', 'model', 'cluster'];
 function makeScripts(scripts, names, changed) {
   const $ = id => document.getElementById(id), tab = kind => $('tab-' + kind), functions = new Set(names.filter(n => /\(/.test(n.detail)).map(n => n.name));
   const tabs = makeTabs($('scripts')), path = { schedule: '', model: '', cluster: '' };
-  const editor = Object.fromEntries(kinds.map(kind => [kind, makeEditor($('script-' + kind), { names, changed: () => { told(); changed(); },
+  const editor = Object.fromEntries(kinds.map(kind => [kind, makeEditor($('script-' + kind), { names, wraps: true, changed: () => { told(); changed(); },
     label: `${kind[0].toUpperCase() + kind.slice(1)} script, in Lua`, colour: text => colourLua(text, functions) })]));
   const edited = kind => path[kind] !== '' && editor[kind].text !== scripts[path[kind]];
 

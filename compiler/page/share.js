@@ -44,7 +44,8 @@ async function pngOf(svg) { // at twice the size, for screens and slides
 const downloads = [
   ['Picture (SVG)', '.svg', { format: 'svg' }], ['Picture (PNG)', '.png', { format: 'svg', png: true }],
   ['Streams', '.streams.txt', { format: 'streams' }], ['Timeline (TSV)', '.tsv', { format: 'tsv' }],
-  ['Report (JSON)', '.json', { format: 'json' }], ['Script (Lua)', '.lua', { script: true }],
+  ['Report (JSON)', '.json', { format: 'json' }], ['Script (Lua)', '.lua', { script: 'schedule' }],
+  ['Model (Lua)', '.lua', { script: 'model' }], ['Cluster (Lua)', '.lua', { script: 'cluster' }],
   ['Trace for Chrome, Perfetto', '.trace.json', { format: 'chrome' }], ['Page (HTML)', '.html', { format: 'html' }],
   ['PyTorch’s schedule (CSV)', '.csv', { format: 'torch-csv' }],
 ];

@@ -1,6 +1,6 @@
 // One run of the compiler, in a fresh instance of the module, like a process. The first message is {module, scripts}.
-// Each later one is {id, files: {path: text}, args, sight, look: {by, with}}, and the answer {id, code, stdout, stderr,
-// files: {name: text of /out}, ms}. sight: from, to, from, to in x, if only what is visible is requested.
+// Each later one is {id, files: {path: text}, args, first, look: {by, with}}, and the answer {id, code, stdout, stderr,
+// files: {name: text of /out}, ms}. first: only what the page shows at once is requested.
 'use strict';
 let module, scripts, ready;
 
@@ -31,10 +31,10 @@ async function prepare() {
   return { pianola, out, errors };
 }
 
-async function run({ id, files, args, sight, look }) {
+async function run({ id, files, args, first, look }) {
   const start = performance.now(), { pianola, out, errors } = await ready, { FS } = pianola;
   let code;
-  pianola.sight = sight;
+  pianola.first = first;
   pianola.look = look;
   for (const [path, text] of Object.entries(files)) write(FS, path, text);
   try {

@@ -122,7 +122,25 @@ static double closed_bubble(const struct spec *sp) {
                : NAN;
 }
 
+/* Returns the share of the critical path in which no job of it runs. Overlapping jobs on it count once. */
+static double links_on_path(const struct program *p, const struct timeline *tl) {
+    struct scratch scratch = scratch_begin();
+    bool **on = critical_path(p, tl);
+    double jobs = 0;
+    for (int r = 0; r < p->workers; r++) {
+        double last = 0;
+        for (int i = 0; i < p->rank[r].nins; i++)
+            if (on[r][i] && p->rank[r].ins[i].lane == 0) {
+                jobs += fmax(tl->end[r][i] - fmax(tl->start[r][i], last), 0);
+                last = fmax(last, tl->end[r][i]);
+            }
+    }
+    scratch_end(scratch);
+    return tl->makespan > 0 ? fmax(1 - jobs / tl->makespan, 0) : 0;
+}
+
 void report_bounds(const struct compile *c, struct report *rep) {
+    rep->bound.links = links_on_path(c->program, c->timeline);
     rep->bound.work = bound_work(c->spec, rep);
     rep->bound.path = bound_path(c);
     rep->bound.memory = bound_memory(c, rep);

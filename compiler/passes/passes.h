@@ -171,6 +171,7 @@ struct report {
     } mix;
     struct {
         double lower, work, path, memory; /* lower is the largest of the other three */
+        double links; /* share of the critical path that is no job: messages, collectives and latencies */
     } bound;
     double gap;           /* makespan / bound.lower - 1 */
     double closed_bubble; /* bubble that the script declares; NAN: none, or for other costs than these */

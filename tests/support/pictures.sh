@@ -29,6 +29,18 @@ ask() {
         --user-data-dir="$room/browser" "${@:2}" --dump-dom "file://$1" 2>"$room/browser.log"
 }
 
+# page_lines PAGE: prints the titles of a page's operations, then each row's largest memory and plan.
+page_lines() {
+    cp "$1" "$room/lines.html"
+    ask "$room/lines.html" <<'J' | sed -n '/<pre id="lines">/,/<\/pre>/p' | sed 's/.*<pre id="lines">//; s/<\/pre>.*//'
+{
+const t = view.frame.timeline, lines = Array.from({ length: t.n }, (_, i) => titleOf(t, i));
+for (const row of t.rows) if (row.plan >= 0) lines.push(`${ranksText(row)}: at most ${amountOf(Math.max(0, ...row.memory.bytes))} in use, of a plan of ${amountOf(row.plan)}`);
+document.body.append(Object.assign(document.createElement('pre'), { id: 'lines', textContent: lines.join('\n') + '\n' }));
+}
+J
+}
+
 # Prints browsers started by ask that still run after a moment; there must be none.
 browsers_left() {
     local i left

@@ -73,13 +73,42 @@ def tab(name):
     b.value(f"document.getElementById('tab-{name}').click()")
 
 
+picture = "document.getElementById('picture').viewer"
+
+
 def ops():
     """Returns the titles of the operations in the picture, in order."""
-    return b.value("[...document.getElementById('picture').shadowRoot.querySelectorAll('.o title')].map(t => t.textContent)")
+    return b.value(f"(t => Array.from({{ length: t.n }}, (_, i) => titleOf(t, i)).sort())({picture}.frame.timeline)")
 
 
 def titles(*args):
-    return re.findall(r'<rect class="o[^>]*><title>([^<]*)', run("show", *args, "--format", "svg"))
+    return sorted(re.findall(r'<rect class="o[^>]*><title>([^<]*)', run("show", *args, "--format", "svg")))
+
+
+def marked():
+    """Returns the titles of the operations that are framed in red, and the texts of the flags."""
+    return b.value(f"(p => [p.bad.map(i => titleOf({picture}.frame.timeline, i)), p.flags.map(flag => flag.name).sort()])({picture}.frame.place)")
+
+
+def wait_marked(test, seconds=10):
+    until = time.monotonic() + seconds
+    while not test(*marked()) and time.monotonic() < until:
+        time.sleep(0.05)
+    return test(*marked())
+
+
+def centre(name, of="picture"):
+    """Returns the middle of an operation, in the window."""
+    return b.value(f"""(view => {{ const t = view.frame.timeline; let i = 0; while (i < t.n && nameOf(t, i) !== '{name}') i++;
+        const o = view.boxes(i)[0], r = view.parts.rows.getBoundingClientRect(); return [r.left + o.x + o.w / 2, r.top + o.y + o.h / 2]; }})(document.getElementById('{of}').viewer)""")
+
+
+def info():
+    return b.value(f"{picture}.parts.info.textContent")
+
+
+def pick_look(name, value):
+    b.value(f"(s => {{ s.value = '{value}'; s.dispatchEvent(new Event('change')); }})({picture}.parts.{name})")
 
 
 def start():
@@ -173,6 +202,9 @@ def others():
     at = script("cluster").index("devices = 8,")
     b.value(f"(a => {{ a.focus(); a.setSelectionRange({at}, {at + 12}); }})(document.querySelector('#script-cluster textarea'))")
     expect("is edited", True, after(lambda: b.type("devices = 2,")))
+    expect("so the command names what Download saves", "pianola show schedules/1f1b.lua --model schedules/models/gpt.lua --cluster nodes.lua  # with the edited cluster: Download saves it", text("command"))
+    choose("download", "Cluster (Lua)")
+    expect("which is the edited script", script("cluster").encode(), b.downloaded("nodes.lua"))
     machine = ["schedules/1f1b.lua", "--model", "schedules/models/gpt.lua", "--cluster", "schedules/clusters/nodes.lua"]
     expect("as with that parameter", titles(*machine, "-D", "devices=2"), ops())
     expect("which its tab says", [False, False, True], b.value("['schedule', 'model', 'cluster'].map(k => document.getElementById('tab-' + k).classList.contains('edited'))"))
@@ -195,7 +227,7 @@ def others():
     b.value("document.getElementById('p---memory').focus(); document.getElementById('p---memory').select()")
     expect("options are set", True, after(lambda: b.type("least")))
     options = ["--lanes", "peer", "--recompute", "--memory", "least"]
-    expect("on the command line", "pianola show schedules/1f1b.lua --lanes peer --recompute --memory least --model schedules/models/gpt.lua --cluster schedules/clusters/nodes.lua", text("command"))
+    expect("on the command line", "pianola show schedules/1f1b.lua --lanes peer --recompute --memory least --model schedules/models/gpt.lua --cluster nodes.lua  # with the edited cluster: Download saves it", text("command"))
     expect("and in the picture", titles(*machine, "-D", "devices=2", *options), ops())
     expect("options say what they do", True, "per edge" in b.value("document.getElementById('p---lanes').closest('.param').title"))
     shown, line = ops(), text("command")
@@ -251,46 +283,47 @@ def keys():
         b.press("Tab")
         if b.value("document.activeElement.tagName === 'TEXTAREA'"):
             b.press("Escape")
-        name = b.value("(e => e.id || e.getAttribute('aria-label') || e.tagName)(document.activeElement)")
+        name = b.value("(e => e.id || e.className || e.getAttribute('aria-label') || e.tagName)(document.activeElement)")
         if seen and name == seen[0]:
             break
         seen.append(name)
         if not b.value("(e => { const s = getComputedStyle(e), p = e.closest('.editor'); return e === document.body || s.outlineStyle !== 'none' || p !== null; })(document.activeElement)"):
             unseen.append(name)
-    wanted = ["split", "schedule", "model", "cluster", "pin", "share", "download", "theme", "p-batches", "picture", "tab-report"]
+    wanted = ["split", "schedule", "model", "cluster", "pin", "share", "download", "theme", "p-batches", "v-find", "v-by", "v-stage", "tab-report"]
     expect("Tab reaches all", [], [name for name in wanted if name not in seen])
     expect("focus is visible", [], unseen)
-    b.value("document.getElementById('picture').focus()")
+    b.value(f"{picture}.parts.stage.focus()")
     b.press(".")
     b.press(".")
-    expect("the keyboard explains operations", True, "forward of stage" in text("info"))
+    expect("the keyboard explains operations", True, "forward of stage" in info())
     expect("every field has a name", [], b.value("[...document.querySelectorAll('input, select, textarea, button')].filter(e => !(e.labels && e.labels.length || e.getAttribute('aria-label') || e.textContent.trim())).map(e => e.outerHTML)"))
 
 
 def drawn():
-    """Returns the colours, lanes and messages of the picture, as `show` draws them."""
-    fills = lambda svg: re.findall(r'<(?:rect|path) class="[om][^>]*?(?: fill="([^"]*)"| d="([^"]*)")', svg)
-    shown = "document.getElementById('picture').shadowRoot.querySelector('svg').innerHTML"
+    """The picture's colours, lanes and messages, as `show` draws them."""
     open_page()
     after(lambda: choose("schedule", "schedules/zbv.lua"))
     after(lambda: choose("cluster", "schedules/clusters/latency.lua"))
     b.value("document.getElementById('p-bandwidth').focus(); document.getElementById('p-bandwidth').select()")
     after(lambda: b.type("4"))
-    after(lambda: choose("by", "stage"))
+    pick_look("by", "stage")
     line = ["schedules/zbv.lua", "-D", "bandwidth=4", "--cluster", "schedules/clusters/latency.lua", "--color-by", "stage"]
-    expect("colours by stage", fills(run("show", *line, "--format", "html")), fills(b.value(shown)))
+    fills = {(name, fill) for fill, name in re.findall(r'<rect class="o[^>]*? fill="([^"]*)".*?<title>([^:]*):', run("show", *line, "--format", "svg"))}
+    expect("colours by stage", sorted(map(list, fills)), b.value(f"""(view => {{ const t = view.frame.timeline, {{ paint, colours }} = view.frame.mixers[0].palette;
+        return [...new Set(Array.from({{ length: t.n }}, (_, i) => JSON.stringify([nameOf(t, i), '#' + colours[paint[i]].map(v => v.toString(16).padStart(2, '0')).join('')])))].map(JSON.parse).sort(); }})({picture})"""))
     expect("on the command line", "pianola show " + " ".join(line), text("command"))
-    after(lambda: b.value("document.getElementById('lanes').click()"))
-    after(lambda: b.value("document.getElementById('sends').click()"))
+    b.value(f"{picture}.parts.sends.click()")
+    after(lambda: b.value(f"{picture}.parts.lanes.click()"))
     line += ["--with", "lanes,sends"]
-    expect("lanes and messages", fills(run("show", *line, "--format", "svg")), fills(b.value(shown)))
+    expect("lanes", titles(*line), ops())
+    expect("and messages", True, b.value(f"{picture}.frame.look.sends"))
     choose("download", "Picture (SVG)")
     expect("and in downloads", run("show", *line, "--format", "svg").encode(), b.downloaded("zbv.svg"))
     choose("download", "Timeline (TSV)")
     expect("of pictures", run("show", *line[:5], "--format", "tsv").encode(), b.downloaded("zbv.tsv"))
     share_it()
     open_page(b.value("location.hash"))
-    expect("a link has them", ("pianola show " + " ".join(line), "stage", True), (text("command"), b.value("document.getElementById('by').value"), b.value("document.getElementById('lanes').checked")))
+    expect("a link has them", ("pianola show " + " ".join(line), "stage", True), (text("command"), b.value(f"{picture}.parts.by.value"), b.value(f"{picture}.parts.lanes.checked")))
 
 
 def split():
@@ -307,16 +340,19 @@ def split():
 
 def hover():
     open_page()
-    b.wait("document.getElementById('picture').shadowRoot.querySelector('[data-p]')")
-    x, y, w, h = b.box("[...document.getElementById('picture').shadowRoot.querySelectorAll('[data-p]')].find(e => e.dataset.p.includes(':'))")
-    b.mouse("mouseMoved", x + w / 2, y + h / 2)
-    expect("an operation says what it needs, by which message", True, b.wait("/needs .*, by .*from rank/.test(document.getElementById('info').textContent)", 5))
-    before = b.value("document.getElementById('picture').shadowRoot.querySelector('svg').getAttribute('viewBox')")
-    b.mouse("mouseWheel", x + w / 2, y + h / 2, deltaX=0, deltaY=-300)
-    expect("the wheel zooms", True, b.wait(f"document.getElementById('picture').shadowRoot.querySelector('svg').getAttribute('viewBox') !== '{before}'", 5))
-    b.value("document.getElementById('picture').focus()")
+    x, y = centre("1F3")
+    b.mouse("mouseMoved", x, y)
+    expect("an operation says what it needs, by which message", True, info().startswith("1F3:") and "needs 0F3: " in info() and ", by act(0,3), " in info())
+    rx, ry, rw, rh = b.box(f"{picture}.parts.rows")
+    b.mouse("mouseMoved", x, ry + 12)
+    expect("the ruler is no operation", False, ":" in info())
+    b.mouse("mouseMoved", rx + rw - 2, ry + rh - 2)
+    expect("nor is blank space", True, info().startswith("Point at an operation"))
+    b.mouse("mouseWheel", x, y, deltaX=0, deltaY=-300)
+    expect("the wheel zooms", True, b.wait(f"{picture}.frame.to - {picture}.frame.from < .8 * {picture}.frame.timeline.end", 5))
+    b.value(f"{picture}.parts.stage.focus()")
     b.press("0")
-    expect("0 shows all", True, b.wait(f"document.getElementById('picture').shadowRoot.querySelector('svg').getAttribute('viewBox') === '{before}'", 5))
+    expect("0 shows all", True, b.value(f"{picture}.frame.from === 0 && {picture}.frame.to === {picture}.frame.timeline.end"))
 
 
 def streams():
@@ -343,7 +379,7 @@ def streams():
     b.value(f"(a => {{ a.focus(); a.setSelectionRange({begin}, {begin + len(' wait(RECV_B 1 0 from 1)')}); }})(document.querySelector('#program textarea'))")
     b.press("Backspace")
     expect("a missing wait is refuted", True, b.wait("document.getElementById('claim').textContent.startsWith('Refuted')"))
-    expect("and marked in the picture", True, b.value("[...document.getElementById('picture').shadowRoot.querySelectorAll('.o.bad title')].some(t => t.textContent.startsWith('0B0:'))"))
+    expect("and marked in the picture", True, wait_marked(lambda bad, flags: any(t.startswith("0B0:") for t in bad)))
     expect("the page's verdict says so", "Edited streams refuted: races", text("verdict"))
     choose("download", "Streams")
     wrong = b.value("document.querySelector('#program textarea').value")
@@ -353,7 +389,7 @@ def streams():
     expect("to the byte", wrong, b.value("document.querySelector('#program textarea').value"))
     after(lambda: choose("cluster", ""))
     b.value("document.getElementById('restore').click()")
-    expect("marks go", True, b.wait("document.getElementById('picture').shadowRoot.querySelectorAll('.bad').length === 0"))
+    expect("marks go", True, wait_marked(lambda bad, flags: not bad and not flags))
 
     # A collective is not in the picture, but a flag at the job before it is. What is out of sight is scrolled into
     # view.
@@ -361,15 +397,15 @@ def streams():
     b.wait("document.getElementById('claim').textContent.startsWith('Proved')")
     whole = b.value("document.querySelector('#program textarea').value")
     at = whole.index(" wait(B 2 0)", whole.index("REDUCE_SCATTER 2"))
-    b.value("document.querySelector('#bar [data-zoom=\"0.8\"]').click(); for (let i = 0; i < 9; i++) document.querySelector('#bar [data-zoom=\"0.8\"]').click()")
-    b.value("(s => { s.value = 1000; s.dispatchEvent(new Event('input')); })(document.querySelector('#bar input'))")
+    b.value(f"{picture}.parts.stage.focus()")
+    for key in "wwwwwwwwwdddddddddddddddddddddddddddddd":
+        b.press(key)
+    expect("the end is in sight", False, b.value(f"{picture}.frame.from < {picture}.frame.timeline.end / 2"))
     b.value(f"(a => {{ a.focus(); a.setSelectionRange({at}, {at + len(' wait(B 2 0)')}); }})(document.querySelector('#program textarea'))")
     b.press("Backspace")
     expect("a race with a collective", True, b.wait("document.getElementById('claim').textContent.startsWith('Refuted: races')"))
-    flag = b.value("(e => e ? e.textContent : '')(document.getElementById('picture').shadowRoot.querySelector('.flag'))")
-    expect("is flagged", True, flag.startswith(("ALL_GATHER", "REDUCE_SCATTER")) and f": {flag} " in text("why"))
-    expect("in sight", True, b.wait("""(root => { const [x, , w] = root.querySelector('svg').getAttribute('viewBox').split(' ').map(Number), e = root.querySelector('.o.bad');
-      return e && Number(e.getAttribute('x')) >= x && Number(e.getAttribute('x')) < x + w; })(document.getElementById('picture').shadowRoot)""", 3))
+    expect("is flagged", True, wait_marked(lambda bad, flags: flags and flags[0].startswith(("ALL_GATHER", "REDUCE_SCATTER")) and f": {flags[0]} " in text("why")))
+    expect("in sight", True, b.wait(f"(f => [...f.place.bad, ...f.place.flags.map(flag => flag.op)].some(i => f.timeline.ops.start[i] >= f.from && f.timeline.ops.start[i] < f.to))({picture}.frame)", 3))
 
     # Two collectives in another order than in the rest of the group: both flags.
     after(lambda: choose("schedule", "schedules/gpipe.lua"))
@@ -381,7 +417,7 @@ def streams():
     b.value("(a => { a.focus(); a.select(); })(document.querySelector('#program textarea'))")
     b.type("\n".join(lines))
     expect("a deadlock of collectives", True, b.wait("document.getElementById('claim').textContent === 'Refuted: serial deadlock'"))
-    expect("has a flag for each", ["REDUCE_SCATTER 2", "REDUCE_SCATTER 3"], b.value("[...document.getElementById('picture').shadowRoot.querySelectorAll('.flag')].map(e => e.textContent).sort()"))
+    expect("has a flag for each", ["REDUCE_SCATTER 2", "REDUCE_SCATTER 3"], wait_marked(lambda bad, flags: len(flags) > 1) and marked()[1])
 
     # A job of a team, named as in the streams.
     after(lambda: choose("schedule", "schedules/dp_tp_pp.lua"))
@@ -390,7 +426,7 @@ def streams():
     at = whole.index(" wait(RECV_B 1.0 0 from 2)")
     b.value(f"(a => {{ a.focus(); a.setSelectionRange({at}, {at + len(' wait(RECV_B 1.0 0 from 2)')}); }})(document.querySelector('#program textarea'))")
     b.press("Backspace")
-    expect("a race of a team's job is marked", True, b.wait("[...document.getElementById('picture').shadowRoot.querySelectorAll('.o.bad title')].some(t => t.textContent.startsWith('0.0B0:'))"))
+    expect("a race of a team's job is marked", True, wait_marked(lambda bad, flags: any(t.startswith("0.0B0:") for t in bad)))
     tab("report")
     after(lambda: choose("schedule", "schedules/1f1b.lua"))
     tab("streams")
@@ -457,7 +493,12 @@ def pinned():
     expect("A and B differ", True, b.wait("document.getElementById('diff-text').textContent.includes('22 reordered')"))
     mine, theirs = text("diff-text").split("\n"), run("diff", "schedules/gpipe.lua", "schedules/1f1b.lua", "--ascii", code=1).split("\n")
     expect("as the native program says", theirs[2:], mine[2:len(theirs)] if len(mine) >= len(theirs) else mine[2:] + [""])
-    expect("on one time axis", True, b.wait("document.getElementById('diff-picture').shadowRoot.querySelectorAll('.o').length > 60"))
+    expect("on one time axis", True, b.wait("document.getElementById('diff-picture').viewer.frame?.timeline.n === 128"))
+    b.value("(a => { a.focus(); a.setSelectionRange(0, 0); })(document.querySelector('#script-schedule textarea'))")
+    after(lambda: b.type("oops()\n"), "failed")
+    expect("of a broken script, all that is old fades", [0.42] * 3, b.value("['picture', 'diff-picture', 'diff-text'].map(name => Number(getComputedStyle(document.getElementById(name)).opacity))"))
+    b.press("z", ctrl=True)
+    b.wait("!document.body.classList.contains('stale')")
     b.picture(os.path.join(folder, "diff.png"))
     b.value("document.getElementById('pin').click()")
     expect("A can be let go", "Pin A", text("pin"))
@@ -523,11 +564,6 @@ def download():
     expect("download: PNG, twice as large", (b"\x89PNG", int(2 * width)), (png[:4], struct.unpack(">I", png[16:20])[0] if png else 0))
 
 
-# The operations, with names, that the window shows of the picture. In the overview, those of a colour are one path.
-shown_now = """(root => { const [x, , w] = root.querySelector('svg').getAttribute('viewBox').split(' ').map(Number), values = e => ['class', 'x', 'y', 'width', 'height', 'fill'].map(a => e.getAttribute(a));
-  const one = e => (e.tagName === 'path' ? [...e.getAttribute('d').matchAll(/M([\\d.]+) ([\\d.]+)h([\\d.]+)v([\\d.]+)/g)].map(m => [e.getAttribute('class'), m[1], m[2], m[3], m[4], e.getAttribute('fill')]) : [values(e)]);
-  return [...root.querySelectorAll('.o, .n')].flatMap(one).filter(v => Number(v[1]) >= x && Number(v[1]) <= x + w).map(v => v.join(' ')).sort(); })(document.getElementById('picture').shadowRoot)"""
-
 from_change_to_frame = """new Promise(resolve => {
   const field = document.getElementById('p-batches'), begin = performance.now();
   new MutationObserver((changes, observer) => {
@@ -540,7 +576,7 @@ from_change_to_frame = """new Promise(resolve => {
 
 
 def large():
-    """Checks 10^4 jobs: only what is in sight is drawn, and the page stays responsive."""
+    """Checks 10^4 jobs: all of them are in sight at once, and the page stays responsive."""
     open_page()
     b.value("document.getElementById('p-workers').focus(); document.getElementById('p-workers').select()")
     b.type("8")
@@ -550,47 +586,30 @@ def large():
     took = []
     for i in range(9):
         took.append(b.value(from_change_to_frame % (620 + i)))
-        glanced, elements = b.value(shown_now), b.value("document.getElementById('picture').shadowRoot.querySelectorAll('*').length")
         b.wait("document.body.dataset.whole === document.body.dataset.shown")
         time.sleep(0.5)
     took.sort()
-    expect("at first glance in few elements", True, elements < 400)
-    expect("at first glance as later", b.value(shown_now), glanced)
-    expect("which is something", True, len(glanced) > 500)
     print(f"10^4 jobs: from a change to the frame that shows it {took[4]:.0f} ms, the fastest of 9 {took[0]:.0f} ms, the slowest {took[8]:.0f} ms")
-    expect("all of them shown", True, b.wait("document.getElementById('caption').textContent.includes('628 microbatches')", 5))
-    b.value("window.worst = 0; (function tick(last) { requestAnimationFrame(now => { window.worst = Math.max(window.worst, now - last); tick(now); }); })(performance.now())")
-    b.value("document.getElementById('p-batches').focus(); document.getElementById('p-batches').select()")
-    begin = time.monotonic()
-    b.type("625")
-    expect("10^4 jobs", True, b.wait("document.getElementById('caption').textContent.includes('625 microbatches')", 30))
-    took = time.monotonic() - begin
-    time.sleep(0.1)
-    time.sleep(0.3)
-    print(f"10^4 jobs: shown in {took:.2f} s, {text('verdict')}, {b.value('document.getElementById(`verdict`).title')}, longest frame {b.value('Math.round(window.worst)')} ms")
-    b.wait("document.body.dataset.whole === document.body.dataset.shown")
-    elements = b.value("document.getElementById('picture').shadowRoot.querySelectorAll('*').length")
-    expect("few elements at once", True, 500 < elements < 20000)
-    expect("then with titles", True, b.wait("document.getElementById('picture').shadowRoot.querySelectorAll('.o title').length > 100", 5))
-    first = ops()[0]
-    b.value("(s => { s.value = 900; s.dispatchEvent(new Event('input')); })(document.querySelector('#bar input'))")
-    expect("the rest is there, further on", True, b.wait(f"![...document.getElementById('picture').shadowRoot.querySelectorAll('.o title')].some(t => t.textContent === {json.dumps(first)})", 5))
+    expect("all of them shown", 2 * 8 * 628, b.value(f"{picture}.frame.timeline.n"))
+    expect("and in sight", True, b.value(f"(f => f.from === 0 && f.to === f.timeline.end)({picture}.frame)"))
+    seen = b.value(f"""(f => {{ const e = f.layout.entries[0], d = {picture}.parts.rows.getContext('2d').getImageData(Math.round(xAt(f, f.to / 2)), Math.round(RULER + e.y + e.h / 2), 40, 1).data;
+        return [0, 1, 2].map(k => {{ let sum = 0; for (let i = 0; i < 40; i++) sum += d[4 * i + k] / 40; return Math.round(sum); }}); }})({picture}.frame)""")
+    expect("a pixel is the mix of its jobs: a third forwards, two thirds backwards", True, all(abs(x - y) <= 6 for x, y in zip((0, 143, 136), seen)))
 
 
 def looks():
     open_page()
     b.value("document.getElementById('p-workers').focus(); document.getElementById('p-workers').select()")
     after(lambda: b.type("40"))
-    expect("of many ranks a part is in sight, and it says so", True, b.wait("document.querySelector('#bar span').textContent.includes('% of the height')"))
-    x, y, w, h = b.box("document.getElementById('picture')")
-    there = "(root => { const r = root.elementFromPoint(%f, %f); return r && r.getAttribute('class') === null ? 'row' + r.getAttribute('y') : r && r.getAttribute('y'); })(document.getElementById('picture').shadowRoot)" % (x + w * 0.6, y + h * 0.7)
+    expect("all of many ranks are in sight", True, b.value(f"(f => f.layout.bottom <= f.layout.height)({picture}.frame)"))
+    b.value(f"{picture}.parts.tall.click()")
+    expect("or tall rows to scroll", True, b.wait(f"(f => f.layout.bottom > f.layout.height)({picture}.frame)", 3))
+    x, y, w, h = b.box(f"{picture}.parts.rows")
+    there = f"(h => h.entry && h.entry.who)({picture}.hit({w * 0.6}, {h * 0.7}))"
     row = b.value(there)
     b.mouse("mouseWheel", x + w * 0.6, y + h * 0.7, deltaX=0, deltaY=-200)
     time.sleep(0.3)
     expect("what is under the mouse stays there as the wheel zooms", (True, row), (row is not None, b.value(there)))
-    b.value("document.querySelector('#bar [data-zoom=all]').click()")
-    expect("and all by a button", True, b.wait("""document.querySelector('#bar span').textContent === '' && (svg => { const [, , w, h] = svg.getAttribute('viewBox').split(' ').map(Number), last = [...svg.querySelectorAll('text.l')].pop();
-      return w > 0 && Number(last.getAttribute('y')) < h; })(document.getElementById('picture').shadowRoot.querySelector('svg'))""", 3))
     open_page()
     tab('report')
     for width, height in ((400, 850), (1000, 800), (1800, 1000)):
@@ -605,6 +624,9 @@ def looks():
     b.value("scrollTo(0, 0); document.getElementById('go').click()")
     expect("on a phone, too, an error's line is a tap away", True, b.wait("(r => r.top > 0 && r.bottom < 850)(document.querySelector('#script-schedule textarea').getBoundingClientRect())", 3))
     open_page()
+    b.size(900, 900)
+    expect("no line of the script is cut", True, b.value("(e => e.scrollWidth <= e.clientWidth)(document.querySelector('#script-schedule textarea'))"))
+    expect("and lines stay beside their numbers", True, b.value("""(e => [...e.querySelectorAll('.layer > div')].every((line, i) => line.offsetHeight === e.querySelectorAll('.lines > i')[i].offsetHeight))(document.getElementById('script-schedule'))"""))
     b.size(1400, 900)
     # WCAG 2.1, 1.4.3: text has a contrast of at least 4.5; computed from the colours that the browser resolves.
     contrast = """(theme => { document.documentElement.dataset.theme = theme; const s = getComputedStyle(document.documentElement);
@@ -634,7 +656,7 @@ def looks():
     b.call("Emulation.setEmulatedMedia", media="print")
     b.value("dispatchEvent(new Event('beforeprint'))")
     b.picture(os.path.join(folder, "print.png"))
-    expect("printed: the picture and its caption alone", ["picture", "caption"], b.value("['picture', 'caption', 'script-schedule', 'controls', 'schedule', 'verdict', 'info', 'report-text', 'tabs'].filter(name => document.getElementById(name).getBoundingClientRect().height > 0)"))
+    expect("printed: the picture and its caption alone", ["picture", "caption"], b.value("['picture', 'caption', 'script-schedule', 'controls', 'schedule', 'verdict', 'report-text', 'tabs'].filter(name => document.getElementById(name).getBoundingClientRect().height > 0)"))
     b.value("dispatchEvent(new Event('afterprint'))")
     b.call("Emulation.setEmulatedMedia", media="")
 

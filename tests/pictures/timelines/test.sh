@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks pictures of timelines, and the grid's optional parts, through the real command: the jobs and times of
-# timeline.tsv, the same bytes for the same input, and pages without external files. Pictures are also rendered, and a
-# page is opened in a browser and queried.
+# timeline.tsv, the same bytes for the same input, and pages without external files. Pictures are also rendered, and
+# pages are opened in a browser and asked what they hold; tests/pictures/browser uses them.
 cd "$(dirname "$0")/../../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
@@ -23,14 +23,15 @@ for args in "schedules/1f1b.lua" "schedules/dualpipe.lua" "schedules/zbv.lua -D 
     show $args --format svg >"$room/b.svg"
     show $args --format html >"$room/a.html"
     expect "$args: the same bytes twice" "" "$(cmp "$room/a.svg" "$room/b.svg" 2>&1)"
-    for file in a.svg a.html; do
-        expect "$args, $file: jobs and times are the timeline's" "" \
-            "$(diff <(jobs "$room/$file" | cut -d' ' -f1-4 | sort) <(show $args --format tsv | rows | sort) | head -n 3)"
-        # x = 64 + scale * start; the first job that starts after 0 gives the scale
-        expect "$args, $file: where the times say" "" "$(jobs "$room/$file" | awk '
-            { if (!scale) scale = $6 / ($4 - $3); x = 64 + scale * $3; w = scale * ($4 - $3) }
-            ($5 - x) ^ 2 > 0.2 || ($6 - w) ^ 2 > 0.01 { print; exit }')"
-    done
+    expect "$args: jobs and times are the timeline's" "" \
+        "$(diff <(jobs "$room/a.svg" | cut -d' ' -f1-4 | sort) <(show $args --format tsv | rows | sort) | head -n 3)"
+    # x = 64 + scale * start; the first job that starts after 0 gives the scale
+    expect "$args: where the times say" "" "$(jobs "$room/a.svg" | awk '
+        { if (!scale) scale = $6 / ($4 - $3); x = 64 + scale * $3; w = scale * ($4 - $3) }
+        ($5 - x) ^ 2 > 0.2 || ($6 - w) ^ 2 > 0.01 { print; exit }')"
+    expect "$args, the page: jobs and times are the timeline's" "" \
+        "$(diff <(page_lines "$room/a.html" | sed -nE 's/^([0-9]+[FRIBW][0-9]+): .*; rank ([0-9]+); ([^ ]*) to ([^ ]*) .*/\2 \1 \3 \4/p' | sort) \
+            <(show $args --format tsv | rows | sort) | head -n 3)"
     expect "$args: nothing from the network" "http://www.w3.org/2000/svg" \
         "$(grep -ohE '(https?:)?//[a-z][^"]*\.[^" ]*' "$room/a.html" "$room/a.svg" | sed 's/^\/\/.*//' | sort -u | grep .)"
     well_formed "$args" "$room/a.svg"
@@ -39,8 +40,8 @@ done
 
 # Many ranks. Equal ranks share a row, others have one each, and many rows are low. Every rank's jobs, times and peak
 # memory are still shown.
-each() { # prints the ranks of each title, one per line, each followed by the rest of the title
-    sed -nE 's/^(<g|<rect|<path)[^>]*><title>//p' "$1" | sed 's/<\/title.*//' | awk '
+each() { # prints the ranks of each title on stdin, one per line, each followed by the rest of the title
+    awk '
         match($0, /ranks? [0-9][0-9–, ]*/) {
             n = split(substr($0, RSTART + 5, RLENGTH - 5), part, /s? |, /)
             for (i = 1; i <= n; i++) {
@@ -63,24 +64,20 @@ P
 while IFS='|' read -r rows low team args; do
     show $args --format svg >"$room/a.svg"
     show $args --format html >"$room/a.html"
+    sed -nE 's/^(<g|<rect|<path)[^>]*><title>//p' "$room/a.svg" | sed 's/<\/title.*//' >"$room/a.svg.lines"
+    page_lines "$room/a.html" >"$room/a.html.lines"
     for file in a.svg a.html; do
-        each "$room/$file" >"$room/each"
+        each <"$room/$file.lines" >"$room/each"
         expect "$args, $file: every rank's jobs, at their times" "" "$(sed -nE 's/^([0-9]+)\|([0-9]+)(\.[0-9]+)?([FRIBW])([0-9]+): .*; ([^ ;]*) to ([^ ]*) .*/\1 \2\4\5 \6 \7/p' \
             "$room/each" | sort | diff - <(show $args --format tsv | awk -F '\t' -v OFS='\t' -v team=$team 'NR > 1 { $6 = int($6 / team) } 1' | rows | sort) | head -n 3)"
         expect "$args, $file: every rank's peak" "$(ranks peak_bytes $args)" "$(sed -nE 's/^([0-9]+)\|.*of a plan of ([0-9]+) B$/\1 \2/p' "$room/each" |
             sort -n | cut -d' ' -f2 | paste -sd,)"
-        expect "$args, $file: rows" "$rows" "$(grep -cE '^<text class="l( s)?" [^>]*>ranks? ' "$room/$file")"
-        expect "$args, $file: low" "$low" "$(grep -c '^<g class="f">' "$room/$file")"
     done
+    expect "$args: rows" "$rows" "$(grep -cE '^<text class="l( s)?" [^>]*>ranks? ' "$room/a.svg")"
+    expect "$args: rows of the page" "$rows" "$(grep -c ': at most ' "$room/a.html.lines")"
+    expect "$args: low" "$low" "$(grep -c '^<g class="f">' "$room/a.svg")"
     expect "$args: at most 25 high per row" yes "$(sed -nE '1s/.*height="([0-9.]+)".*/\1/p' "$room/a.svg" |
         awk -v rows=$rows -v low=$low '{ print $1 <= 120 + rows * (low ? 25 : 57) ? "yes" : $1 }')"
-    # Highlights the inputs of an operation; each message among them is an arrow.
-    grep -oE ' (id|data-p)="[^"]*"' "$room/a.html" | tr -d ' "' >"$room/links"
-    sed -n 's/^id=o//p' "$room/links" | sort >"$room/drawn"
-    expect "$args: what is needed is drawn" "" "$(sed -n 's/^data-p=//p' <(grep -oE ' data-p="[^"]*"' "$room/a.html" | sed 's/^ //; s/"//g') |
-        tr ' ' '\n' | sed 's/:.*//' | grep -v '\.-1$' | sort -u | comm -23 - "$room/drawn" | head -n 3)"
-    expect "$args: each message needed has an arrow" "" "$(grep -oE ' data-p="[^"]*"' "$room/a.html" | tr ' "' '\n\n' | sed -n 's/.*:/id=m/p' | sort -u |
-        comm -23 - <(sort "$room/links") | head -n 3)"
     well_formed "$args" "$room/a.svg"
 done <<P
 64|64|1|schedules/1f1b.lua -D workers=64 -D batches=64
@@ -119,11 +116,9 @@ limits() { show schedules/1f1b.lua --cluster "$room/limit.lua" --format svg | gr
 expect "a limit under each rank" "4 4" "$(limits " 9 B") $(limits "")"
 expect "and none without" 0 "$(show schedules/1f1b.lua --format svg | grep -c 'limit')"
 
-# Messages as arrows: a page has them hidden, a picture only on request.
+# Messages as arrows, on request.
 arrows() { show schedules/1f1b.lua "$@" | grep -c '^<path class="m"'; }
-expect "arrows" "0 48 48" "$(arrows --format svg) $(arrows --format svg --with sends) $(arrows --format html)"
-expect "hidden" "1 0" "$(show schedules/1f1b.lua --format html | grep -c '^\.m .*display: none') \
-$(show schedules/1f1b.lua --format html --with sends | grep -c '^\.m .*display: none')"
+expect "arrows" "0 48" "$(arrows --format svg) $(arrows --format svg --with sends)"
 expect "an arrow's tooltip" "act(0,0), 1 B, from rank 0 to rank 1; 1 to 3 units" "$(show schedules/1f1b.lua $L -D latency=2 \
     --format svg --with sends | sed -nE 's/.*<title>(act\(0,0\), .*)<\/title.*/\1/p')"
 
@@ -183,39 +178,6 @@ expect "--from beyond" "--from 99: the timeline ends at 33 units" "$(error --fro
 expect "--to" "--to 3: not after --from 3" "$(error --from 3 --to 3)"
 expect "not drawn" "--with, --color-by, --from and --to are for what is drawn: --format grid, svg or html" "$(error --format tsv --to 3)"
 
-# A page, queried in a browser: the mouse over 1F3 shows its inputs and their messages.
-show schedules/1f1b.lua $L -D latency=1 --format html >"$room/page.html"
-ask "$room/page.html" >"$room/dom" <<'E2'
-const over = new MouseEvent('mouseover', { bubbles: true });
-[...document.querySelectorAll('.o')].find(e => title(e).startsWith('1F3:')).dispatchEvent(over);
-document.body.dataset.lit = lit.map(x => x[1]).join(' ');
-const rank = [...labels].find(l => l.textContent === 'rank 2');
-const left = () => rank.getScreenCTM().e + rank.getBBox().x * rank.getScreenCTM().a;
-look(wide / 2, 0, wide / 4);
-document.body.dataset.named = left() >= svg.getScreenCTM().e + view[0] * svg.getScreenCTM().a - 1;
-E2
-expect "a page: 1F3 needs 0F3, by its message" yes "$(grep -A1 'id="info"[^>]*>1F3: forward of stage 1' "$room/dom" | grep -q \
-    'needs 0F3: forward of stage 0, microbatch 3; .*, by act(0,3), 1 B, from rank 0 to rank 1; ' && echo yes)"
-expect "a page: both are lit, and the arrow" "this need show" "$(sed -nE 's/.*data-lit="([^"]*)".*/\1/p' "$room/dom")"
-expect "a page: ranks stay named" true "$(sed -nE 's/.*data-named="([^"]*)".*/\1/p' "$room/dom")"
-# The report's place, and the visible part of a picture, initially and after "All". The browser tells where the
-# picture's last text, its last operation and its box end.
-sight() { # WINDOW SHOW-OPTION...
-    show "${@:2}" --format html >"$room/page.html"
-    ask "$room/page.html" --window-size="$1" <<'E2' | sed -nE 's/.*data-sight="([^"]*)".*/\1/p'
-const box = e => e.getBoundingClientRect(), most = (of, side) => Math.max(...[...svg.querySelectorAll(of)].map(e => box(e)[side]));
-const seen = () => most('.o', 'right') <= box(host).right + 1 ? most('text', 'bottom') <= box(host).bottom + 1 ? 'all' : 'right' : 'part';
-const first = seen(), beside = box(id('report')).left > box(host).right ? 'beside' : 'below';
-document.querySelector('[data-key="0"]').click();
-document.body.dataset.sight = `${beside}, ${first}, then ${seen()}`;
-E2
-}
-zbv="schedules/zbv.lua -D workers=8 -D batches=8"
-fsdp="schedules/fsdp.lua -D workers=8 -D batches=8"
-expect "a wide window: a picture that leaves room" "beside, all, then all" "$(sight 1800,900 $fsdp)"
-expect "a wide window: a picture that needs it" "below, all, then all" "$(sight 1800,900 $zbv)"
-expect "a narrower one: a part, large enough to read" "below, part, then all" "$(sight 1000,900 $zbv)"
-expect "64 ranks: in their own size" "beside, right, then all" "$(sight 1800,900 schedules/fsdp.lua -D workers=64 -D batches=64)"
 # 51,200 jobs: takes seconds if the title is the first child, minutes otherwise.
 show schedules/1f1b.lua -D workers=64 -D batches=400 --format svg >"$room/large.svg"
 timeout -k 5 60 "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir="$room/browser" \

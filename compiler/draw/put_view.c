@@ -1,0 +1,363 @@
+/* Writes the data of an interactive picture, as view.h and viewer/data.js describe. Every number is written as its
+ * difference from what the operations before it suggest. So a schedule that repeats itself costs next to nothing. */
+#include "view.h"
+#include "columns.h"
+#include "base/put_json.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SYMBOL,
+    BATCH,
+    LENGTH,
+    GAP,
+    VERSION,
+    FLAGS,
+    NEEDS,
+    MATCH,
+    NOTE,
+    ROOT,
+    SHIFT,
+    NEED_ROW,
+    NEED_OP,
+    NEED_TENSOR,
+    NEED_BATCH,
+    NEED_BYTES,
+    NEED_FROM,
+    NEED_TO,
+    NEED_BEFORE,
+    NEED_TOOK,
+    MEMORY_TIME,
+    MEMORY_BYTES,
+    NCOLUMNS
+};
+static const char *const column_name[NCOLUMNS] = {
+    "symbol",    "batch",   "length",      "gap",       "version",     "flags",        "needs",      "match",
+    "note",      "root",    "shift",       "need_row",  "need_op",     "need_tensor",  "need_batch", "need_bytes",
+    "need_from", "need_to", "need_before", "need_took", "memory_time", "memory_bytes",
+};
+enum { SLOTS = 8, NFIELDS = NEEDS + 1 };
+
+/* ---- state ---- */
+
+/* Numbers of the last operation with a symbol, which predict the next operation's */
+struct last {
+    int64_t field[NFIELDS], match, note, index;
+    int64_t need[SLOTS][MEMORY_TIME - NEED_ROW];
+};
+
+/* The place in the data that has been reached */
+struct reached {
+    int32_t before[2];               /* symbols of the last two operations of the lane */
+    int64_t end, shift, root;        /* end, in ticks, and relations of the operation before */
+    int32_t row, place, index, lane; /* the row in its side; the operation in its row, in its side; the lane's first */
+    bool row_open, lane_open, side_open;
+    int nsides;
+};
+
+struct view {
+    const struct view_head *head;
+    struct text symbols, tensors, notes, sides;
+    struct column column[NCOLUMNS];
+    struct table symbol, tensor, context, note; /* note: hashes of the notes' texts */
+    struct last *last;                          /* per symbol */
+    int32_t *next; /* per context, that is, the two symbols before: the symbol that followed */
+    size_t last_cap, next_cap;
+    struct reached at;
+    double grain; /* the tick */
+    bool exact;   /* all times are whole ticks */
+};
+
+struct view *view_begin(const struct view_head *head) {
+    struct view *view = NEW(struct view, 1);
+    view->head = head;
+    view->grain = head->end > 0 ? exp2(ceil(log2(head->end))) : 1;
+    view->exact = true;
+    return view;
+}
+
+void view_note_time(struct view *view, double t) {
+    double least = view->head->end / (1 << 30);
+    while (view->exact && fmod(t, view->grain) != 0)
+        if (view->grain > least)
+            view->grain /= 2;
+        else
+            view->exact = false;
+}
+
+static int64_t ticks(const struct view *view, double t) { return llround(t / view->grain); }
+
+/* Returns the predicted number of ticks if it is as good as the real one. */
+static int64_t near_ticks(const struct view *view, int64_t predicted, int64_t real) {
+    return llabs(predicted - real) <= (view->exact ? 0 : 2) ? predicted : real;
+}
+
+/* ---- names ---- */
+
+int32_t view_symbol(struct view *view, const struct names *names, const struct instr *x) {
+    int32_t inst = is_job(x->op) ? -1 : x->inst;
+    int32_t key[KEY_SIZE] = {x->op,   x->stage,      x->part << 8 | x->last,           inst,
+                             x->peer, x->batch >= 0, x->op == OP_U ? 0 : names->slices};
+    size_t n = view->symbol.n;
+    int32_t symbol = table_number(&view->symbol, key);
+    if (view->symbol.n == n)
+        return symbol;
+    struct text before = {0}, after = {0}, batch = {0};
+    struct instr of = *x;
+    of.batch = x->batch < 0 ? -1 : 7; /* a digit to split the name at */
+    put_batch(&batch, x->op == OP_U ? NULL : names, 7);
+    const char *name = short_name(names, &of), *letter = is_job(x->op) ? op_name[x->op] : " ", *at = "";
+    if (of.batch >= 0) {
+        at = strstr(name, letter);
+        at = is_job(x->op) ? at + strlen(letter) : strchr(at + 1, ' ') + 1;
+        put_bytes(&before, name, (size_t)(at - name));
+        at += batch.n;
+    } else
+        put_word(&before, name);
+    put(&after, "%s", at);
+    put(&view->symbols, "%s[%d,", view->symbols.n ? "," : "", has_cost(x->op) ? x->op : NOPS);
+    put_string(&view->symbols, before.n ? before.s : "");
+    put(&view->symbols, ",");
+    put_string(&view->symbols, after.n ? after.s : "");
+    put(&view->symbols, ",%d,%d]", x->stage, x->op == OP_U ? 0 : names->slices);
+    GROW(view->last, view->last_cap, view->symbol.n);
+    view->last[symbol] = (struct last){0};
+    view->last[symbol].field[BATCH] = -1;
+    return symbol;
+}
+
+int32_t view_tensor(struct view *view, const struct names *names, const struct buf *b) {
+    int32_t key[KEY_SIZE] = {b->kind, b->stage, b->inst, b->batch >= 0};
+    size_t n = view->tensor.n;
+    int32_t tensor = table_number(&view->tensor, key);
+    if (view->tensor.n == n)
+        return tensor;
+    struct text name = {0};
+    put_buf(&name, names, b);
+    char *comma = b->batch >= 0 ? strchr(name.s, ',') : NULL;
+    const char *after = comma ? strchr(comma, ')') : "";
+    put(&view->tensors, "%s[%s,", n ? "," : "",
+        quoted(comma ? format("%.*s", (int)(comma + 1 - name.s), name.s) : name.s));
+    put(&view->tensors, "%s]", quoted(after));
+    return tensor;
+}
+
+int32_t view_text(struct view *view, const char *note) {
+    uint64_t hash = 0;
+    for (const char *s = note; *s; s++)
+        hash = hash_add(hash, *s);
+    int32_t key[KEY_SIZE] = {(int32_t)(hash >> 32), (int32_t)hash, (int32_t)strlen(note)};
+    size_t n = view->note.n;
+    int32_t number = table_number(&view->note, key);
+    if (view->note.n > n)
+        put(&view->notes, "%s%s", n ? "," : "", quoted(note));
+    return number;
+}
+
+/* ---- rows ---- */
+
+static void close_lane(struct view *view) {
+    if (view->at.lane_open)
+        put(&view->sides, ",%d]", view->at.place - view->at.lane);
+    view->at.lane_open = false;
+}
+
+static void close_row(struct view *view) {
+    close_lane(view);
+    if (view->at.row_open)
+        put(&view->sides, "]}");
+    view->at.row_open = false;
+}
+
+static void close_side(struct view *view) {
+    close_row(view);
+    if (view->at.side_open)
+        put(&view->sides, "]}");
+    view->at.side_open = false;
+}
+
+void view_side(struct view *view, double end) {
+    close_side(view);
+    put(&view->sides, "%s{\"end\":%lld,\"rows\":[", view->at.nsides++ ? "," : "", (long long)ticks(view, end));
+    view->at.side_open = true;
+    view->at.index = 0;
+    view->at.row = -1;
+}
+
+void view_row(struct view *view, const char *ranks, int64_t plan) {
+    close_row(view);
+    view->at.row++;
+    view->at.place = 0;
+    put(&view->sides, "%s{\"ranks\":%s,\"plan\":%lld,\"lanes\":[", view->at.row ? "," : "", ranks, (long long)plan);
+    view->at.row_open = true;
+}
+
+void view_lane(struct view *view, const char *name) {
+    bool first = !view->at.lane_open;
+    close_lane(view);
+    put(&view->sides, "%s[%s", first ? "" : ",", quoted(name));
+    view->at.lane_open = true;
+    view->at.lane = view->at.place;
+    view->at.before[0] = view->at.before[1] = -1;
+    view->at.end = 0;
+}
+
+/* ---- operations ---- */
+
+static void put_next_symbol(struct view *view, int32_t symbol) {
+    int32_t key[KEY_SIZE] = {view->at.before[0], view->at.before[1]};
+    size_t n = view->context.n;
+    int32_t context = table_number(&view->context, key);
+    GROW(view->next, view->next_cap, view->context.n);
+    bool expected = view->context.n == n && view->next[context] == symbol;
+    column_put(&view->column[SYMBOL], expected ? 0 : symbol + 1);
+    view->next[context] = symbol;
+    view->at.before[0] = view->at.before[1];
+    view->at.before[1] = symbol;
+}
+
+static void put_op_span(struct view *view, struct last *last, const struct view_op *op, int64_t *start) {
+    int64_t gap = near_ticks(view, last->field[GAP], ticks(view, op->start) - view->at.end);
+    *start = view->at.end + gap;
+    int64_t length = near_ticks(view, last->field[LENGTH], ticks(view, op->end) - *start);
+    column_put(&view->column[GAP], gap - last->field[GAP]);
+    column_put(&view->column[LENGTH], length - last->field[LENGTH]);
+    last->field[GAP] = gap;
+    last->field[LENGTH] = length;
+    view->at.end = *start + length;
+}
+
+static void put_op_need(struct view *view, int64_t *last, const struct view_op *op, const struct view_need *need,
+                        int64_t start, int64_t moved) {
+    bool by = need->tensor >= 0;
+    int64_t now[MEMORY_TIME - NEED_ROW] = {need->row - view->at.row, need->op, need->tensor + 1};
+    if (by) {
+        int64_t before = near_ticks(view, last[NEED_BEFORE - NEED_ROW], start - ticks(view, need->arrived));
+        int64_t took = near_ticks(view, last[NEED_TOOK - NEED_ROW], start - before - ticks(view, need->sent));
+        int64_t message[] = {need->batch - op->batch, need->bytes, need->from - view->at.row,
+                             need->to - view->at.row, before,      took};
+        memcpy(&now[NEED_BATCH - NEED_ROW], message, sizeof message);
+    }
+    for (int f = 0; f < MEMORY_TIME - NEED_ROW; f++) {
+        if (f >= NEED_BATCH - NEED_ROW && !by)
+            break;
+        bool place = f == NEED_OP - NEED_ROW;
+        column_put(&view->column[NEED_ROW + f], now[f] - last[f] - (place ? moved : 0));
+        last[f] = now[f];
+    }
+}
+
+static void put_relations(struct view *view, struct last *last, const struct view_op *op) {
+    column_put(&view->column[MATCH], op->match - view->at.index - last->match);
+    column_put(&view->column[NOTE], op->note - last->note);
+    column_put(&view->column[ROOT], op->root - view->at.root);
+    column_put(&view->column[SHIFT], ticks(view, op->shift) - view->at.shift);
+    last->match = op->match - view->at.index;
+    last->note = op->note;
+    view->at.root = op->root;
+    view->at.shift = ticks(view, op->shift);
+}
+
+void view_put(struct view *view, const struct view_op *op) {
+    struct last *last = &view->last[op->symbol];
+    int64_t start, moved = view->at.place - last->index;
+    put_next_symbol(view, op->symbol);
+    put_op_span(view, last, op, &start);
+    int64_t field[NFIELDS] = {[BATCH] = op->batch, [VERSION] = op->version, [FLAGS] = op->flags, [NEEDS] = op->nneeds};
+    column_put(&view->column[BATCH], op->batch - last->field[BATCH] - 1);
+    for (int f = VERSION; f <= NEEDS; f++)
+        column_put(&view->column[f], field[f] - last->field[f]);
+    last->field[BATCH] = op->batch;
+    memcpy(&last->field[VERSION], &field[VERSION], sizeof *field * (NFIELDS - VERSION));
+    for (int i = 0; i < op->nneeds; i++)
+        put_op_need(view, last->need[i < SLOTS ? i : SLOTS - 1], op, &op->need[i], start, moved);
+    if (view->head->panels > 1)
+        put_relations(view, last, op);
+    last->index = view->at.place++;
+    view->at.index++;
+}
+
+/* ---- beside a row ---- */
+
+static void begin_list(struct view *view, const char *name) {
+    close_lane(view);
+    put(&view->sides, "],\"%s\":[", name);
+}
+
+void view_joins(struct view *view, const double *at, int n) {
+    begin_list(view, "joins");
+    for (int i = 0; i < n; i++)
+        put(&view->sides, "%s%lld", i ? "," : "", (long long)ticks(view, at[i]));
+}
+
+void view_memory(struct view *view, const struct usage *usage) {
+    int64_t before = 0, length = 0, bytes = 0;
+    int n = 0;
+    for (int i = 0; i < usage->n; i++) {
+        int64_t t = ticks(view, usage->at[i].t);
+        if (usage->at[i].bytes == bytes)
+            continue;
+        column_put(&view->column[MEMORY_TIME], t - before - length);
+        column_put(&view->column[MEMORY_BYTES], usage->at[i].bytes - bytes);
+        length = t - before;
+        before = t;
+        bytes = usage->at[i].bytes;
+        n++;
+    }
+    begin_list(view, "memory");
+    put(&view->sides, "%d", n);
+}
+
+/* ---- the whole ---- */
+
+static void put_kinds(struct text *t) {
+    static const char message[] = "[\"\",\"message\",\"#e69f00\",0.6]";
+    put(t, "\"kinds\":[");
+    for (uint8_t op = 0; op < NOPS; op++) {
+        struct paint paint = paint_of(&(struct instr){.op = op}, BY_OP);
+        if (has_cost(op))
+            put(t, "[\"%s\",\"%s\",\"#%06x\",%g],", op_name[op], paint.name, paint.fill, lightness_of(op));
+        else
+            put(t, "0,");
+    }
+    put(t, "%s]", message);
+}
+
+static void put_view_head(struct text *t, const struct view *view) {
+    static const char *const by[] = {[BY_OP] = "op", [BY_MB] = "mb", [BY_STAGE] = "stage"};
+    const struct view_head *head = view->head;
+    char a[32], b[32], c[32];
+    put(t, "{\"format\":1,\"unit\":%s,\"tick\":%s", quoted(head->measure.name),
+        number(view->grain / head->measure.one, a));
+    put(t, ",\"end\":%lld,\"from\":%lld,\"to\":%lld", (long long)ticks(view, head->end),
+        (long long)ticks(view, head->from), (long long)ticks(view, head->to > 0 ? head->to : head->end));
+    put(t, ",\"by\":\"%s\",\"sends\":%s,\"stages\":%s,\"slices\":%d", by[head->by], head->sends ? "true" : "false",
+        head->stages ? "true" : "false", head->slices);
+    put(t, ",\"limit\":%s,\"top\":%s,\"joins\":%s,\"panels\":%d", number_or_null(head->limit, b),
+        number_or_null(head->top, c), head->joins ? quoted(head->joins) : "null", head->panels);
+    put(t, ",\"titles\":[%s", quoted(head->title[0]));
+    put(t, "%s%s],", head->title[1] ? "," : "", head->title[1] ? quoted(head->title[1]) : "");
+    put(t, "\"note\":%s,", quoted(head->note));
+    put_kinds(t);
+}
+
+void view_end(struct text *t, struct view *view) {
+    close_side(view);
+    put_view_head(t, view);
+    put(t, ",\"symbols\":[");
+    put_bytes(t, view->symbols.s, view->symbols.n);
+    put(t, "],\"tensors\":[");
+    put_bytes(t, view->tensors.s, view->tensors.n);
+    put(t, "],\"notes\":[");
+    put_bytes(t, view->notes.s, view->notes.n);
+    put(t, "],\"sides\":[");
+    put_bytes(t, view->sides.s, view->sides.n);
+    put(t, "],\"columns\":{");
+    for (int c = 0; c < NCOLUMNS; c++) {
+        put(t, "%s\"%s\":\"", c ? "," : "", column_name[c]);
+        column_write(t, &view->column[c]);
+        put(t, "\"");
+    }
+    put(t, "}}\n");
+}

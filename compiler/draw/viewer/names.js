@@ -1,0 +1,100 @@
+// Names, titles, times and bytes as text, as the compiler writes them (compiler/draw/labels.c, emit_svg.c).
+
+function significant(x) { // 4 digits, as C's %.4g
+  if (x !== 0 && Math.abs(x) < 1e-4) return x.toPrecision(4).replace(/\.?0*e/, 'e').replace(/e([+-])(\d)$/, 'e$10$2');
+  return String(Number(x.toPrecision(4)));
+}
+
+function timeOf(timeline, ticks) {
+  const x = ticks * timeline.tick, whole = Math.abs(x) >= 1000 || x === Math.floor(x);
+  return whole ? x.toFixed(0) : significant(x);
+}
+
+const timeWithUnit = (timeline, ticks) => `${timeOf(timeline, ticks)} ${timeline.unit}`;
+
+function amountOf(bytes) {
+  if (bytes < 10 * 1024) return `${bytes.toFixed(0)} B`;
+  const names = ['KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
+  let x = bytes / 1024, i = 0;
+  for (; x >= 1023.95 && i < 5; i++) x /= 1024;
+  return `${x < 1e6 ? x.toFixed(1) : significant(x)} ${names[i]}`;
+}
+
+const percentOf = share => `${(100 * share).toFixed(1)} %`;
+
+const kindOf = (timeline, i) => timeline.symbols[timeline.ops.symbol[i]][0];
+const isMessage = (timeline, i) => kindOf(timeline, i) === timeline.kinds.length - 1;
+const isUpdate = (timeline, i) => timeline.kinds[kindOf(timeline, i)][0] === 'U';
+
+const slicesOf = (timeline, i) => timeline.symbols[timeline.ops.symbol[i]][4];
+
+function batchText(timeline, i) {
+  const { batch } = timeline.ops, slices = slicesOf(timeline, i);
+  return batch[i] < 0 ? '' : slices ? `${Math.floor(batch[i] / slices)}.${batch[i] % slices}` : String(batch[i]);
+}
+
+function nameOf(timeline, i) {
+  const [, before, after] = timeline.symbols[timeline.ops.symbol[i]];
+  return before + batchText(timeline, i) + after;
+}
+
+// Returns the names of a block from the longest to the shortest: 1F3, F3, 3.
+function labelsOf(timeline, i) {
+  const name = nameOf(timeline, i), [letter] = timeline.kinds[kindOf(timeline, i)], short = letter + batchText(timeline, i);
+  return [...(timeline.stages ? [name] : []), short, batchText(timeline, i)];
+}
+
+const runsOf = ranks => ranks.map(([a, b]) => (a === b ? `${a}` : `${a}${b > a + 1 ? '–' : ', '}${b}`)).join(', ');
+const ranksText = row => `${row.ranks.length > 1 || row.ranks[0][0] < row.ranks[0][1] ? 'ranks' : 'rank'} ${runsOf(row.ranks)}`;
+
+function rowOf(timeline, i) { // the row of an operation
+  const { rows } = timeline;
+  let low = 0, high = rows.length - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (rows[middle].first <= i) low = middle;
+    else high = middle - 1;
+  }
+  return rows[low];
+}
+
+function whatText(timeline, i) { // ": forward of stage 0, microbatch 3"
+  const { batch } = timeline.ops, [kind, , , stage, slices] = timeline.symbols[timeline.ops.symbol[i]];
+  const number = batch[i] < 0 ? '' : isUpdate(timeline, i) ? `, update ${batch[i]}` :
+    slices ? `, microbatch ${Math.floor(batch[i] / slices)}, slice ${batch[i] % slices}` : `, microbatch ${batch[i]}`;
+  return `: ${timeline.kinds[kind][1]} of stage ${stage}${number}`;
+}
+
+const spanText = (timeline, i) => `${timeOf(timeline, timeline.ops.start[i])} to ${timeOf(timeline, timeline.ops.end[i])} ${timeline.unit}`;
+
+// Returns the operation's title: what it is, where and when, and in a diff why it changed. who: of one of equal ranks
+function titleOf(timeline, i, who = ranksText(rowOf(timeline, i))) {
+  const { ops } = timeline, name = nameOf(timeline, i);
+  if (timeline.panels > 1) return diffTitle(timeline, i);
+  if (isMessage(timeline, i)) return `${name}; ${who}; ${spanText(timeline, i)}`;
+  const version = ops.version[i] >= 0 ? `, weights of version ${ops.version[i]}` : '';
+  return `${name}${whatText(timeline, i)}${version}; ${who}; ${spanText(timeline, i)}${ops.flags[i] & CRITICAL ? '; on the critical path' : ''}`;
+}
+
+function matchOf(timeline, i) { // the same operation in the other side, or -1
+  const { side } = rowOf(timeline, i), place = timeline.ops.match[i];
+  return place < 0 ? -1 : timeline.sides[1 - side].first + place;
+}
+
+function diffTitle(timeline, i) {
+  const twin = matchOf(timeline, i), pair = twin < 0 ? [i] : [i, twin].sort((a, b) => a - b);
+  const where = pair.map(k => `; in ${'AB'[rowOf(timeline, k).side]} ${ranksText(rowOf(timeline, k))}, ${spanText(timeline, k)}`);
+  return nameOf(timeline, i) + whatText(timeline, i) + where.join('') + timeline.notes[timeline.ops.note[i]];
+}
+
+function messageTitle(timeline, j) { // of need j, which a message brought
+  const needs = needsOf(timeline), [before, after] = timeline.tensors[needs.tensor[j]], { slices } = timeline, b = needs.batch[j];
+  const batch = after === '' ? '' : slices ? `${Math.floor(b / slices)}.${b % slices}` : b;
+  return `${before}${batch}${after}, ${amountOf(needs.bytes[j])}, from rank ${needs.from[j]} to rank ${needs.to[j]}; ` +
+    `${timeOf(timeline, needs.sent[j])} to ${timeOf(timeline, needs.arrived[j])} ${timeline.unit}`;
+}
+
+function needText(timeline, j) {
+  const needs = needsOf(timeline), from = needs.op[j] >= 0 ? titleOf(timeline, needs.op[j]) : '', by = needs.tensor[j] >= 0 ? messageTitle(timeline, j) : '';
+  return `needs ${from}${from && by ? ', by ' : ''}${by}`;
+}

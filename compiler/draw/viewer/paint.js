@@ -1,0 +1,400 @@
+// One frame: pixels of rows first, then what is drawn over them where there is room: memory, names, outlines, arrows;
+// last the ruler and the ranks, which stay in sight.
+//
+// A frame is { timeline, layout, mixers: [rows, the difference's rows], from, to, y, width, dpr, ink: colours, … }; times
+// in ticks, sizes in CSS pixels. `place` has what is selected, in reach of it, or marked.
+
+const FONT = 'system-ui, sans-serif', MOST_ARROWS = 3000;
+
+const plotWidth = f => Math.max(1, f.width - f.layout.left - 8);
+const xAt = (f, t) => f.layout.left + ((t - f.from) / (f.to - f.from)) * plotWidth(f);
+const timeAt = (f, x) => f.from + ((x - f.layout.left) / plotWidth(f)) * (f.to - f.from);
+const topOf = (f, entry) => RULER + entry.y - f.y;
+const packed = ([r, g, b]) => (255 << 24 | Math.round(b) << 16 | Math.round(g) << 8 | Math.round(r)) >>> 0;
+
+function inSight(f, lane) { // the range of a lane's operations that are in sight
+  const { start, end } = f.timeline.ops, first = Math.max(lane.first, firstAfter(end, lane.first, lane.end, f.from) - 1);
+  return [first, firstAfter(start, first, lane.end, f.to)];
+}
+
+const sightedEntries = f => f.layout.entries.filter(e => topOf(f, e) < f.layout.height && topOf(f, e) + e.foot - e.y > RULER);
+
+// Returns the box of an operation in an entry's row.
+function boxIn(f, entry, i) {
+  const { start, end, flags } = f.timeline.ops, lane = entry.lanes.find(l => i >= l.lane.first && i < l.lane.end);
+  const half = !lane && flags[i] & (UPPER | LOWER), { y, h } = lane || entry, x = xAt(f, start[i]);
+  return { x, y: RULER + y - f.y + (half & LOWER ? h / 2 : 0), w: xAt(f, end[i]) - x, h: half ? h / 2 : h };
+}
+
+function boxesOf(f, i) { // of all rows that show an operation
+  const row = rowOf(f.timeline, i);
+  return f.layout.entries.filter(e => e.row === row && (!e.delta || i < row.lanes[0].end)).map(e => boxIn(f, e, i));
+}
+
+// ---- pixels ----
+
+// Turns mixed rows into colours; beyond the end of their side, paper.
+function toLine(f, acc, rows, line, end) {
+  const [r0, g0, b0] = f.ink.idle, last = Math.max(0, Math.min(line.length, Math.ceil(((end - f.from) / (f.to - f.from)) * line.length)));
+  for (let x = 0, k = 0; x < last; k += 4) {
+    const busy = acc[k + 3], w = busy > rows ? 1 / busy : 1 / rows, idle = busy > rows ? 0 : 1 - busy / rows;
+    const colour = 0xff000000 | (acc[k + 2] * w + b0 * idle) << 16 | (acc[k + 1] * w + g0 * idle) << 8 | (acc[k] * w + r0 * idle);
+    line[x++] = colour;
+  }
+  line.fill(packed(f.ink.paper), last);
+}
+
+function separate(f, lane, hidden, line) { // a gap between operations that have room for one
+  const { start, end, flags } = f.timeline.ops, [first, last] = inSight(f, lane), k = line.length / (f.to - f.from);
+  if (last - first > line.length / 5) return;
+  const paper = packed(f.ink.paper);
+  for (let i = first; i < last; i++) {
+    const x = Math.round((start[i] - f.from) * k);
+    const touches = i > lane.first && end[i - 1] >= start[i];
+    if (touches && !(flags[i] & hidden) && x > 0 && x < line.length && (end[i] - start[i]) * k > 4 * f.dpr) line.fill(paper, x, x + Math.round(f.dpr));
+  }
+}
+
+function paintLines(f, pixels, W, H, y, h, lines) { // writes lines below each other into the rows from y to y + h
+  const top = Math.round(y * f.dpr), bottom = Math.max(top + 1, Math.round((y + h) * f.dpr));
+  for (let row = Math.max(0, top); row < Math.min(H, bottom); row++)
+    pixels.set(lines[Math.min(lines.length - 1, Math.floor(((row - top) * lines.length) / (bottom - top)))], row * W);
+}
+
+// Fills W x H device pixels with the rows in sight.
+function paintPixels(f, pixels, W, H) {
+  const { entries } = f.layout, acc = new Float32Array(4 * W), perPixel = (f.to - f.from) / W, lines = [new Uint32Array(W), new Uint32Array(W)];
+  const mix = (e, lane, hidden) => f.mixers[e.delta ? 1 : 0].mix(acc, lane, hidden, f.from, perPixel, W);
+  const device = e => Math.round((e.y - f.y) * f.dpr), end = e => f.timeline.sides[e.row.side].end;
+  const draw = (e, lane, { y, h }, halves) => {
+    for (const [n, hidden] of halves.entries()) {
+      acc.fill(0);
+      mix(e, lane, hidden);
+      toLine(f, acc, 1, lines[n], end(e));
+      separate(f, lane, hidden, lines[n]);
+    }
+    paintLines(f, pixels, W, H, y - f.y, h, lines.slice(0, halves.length));
+  };
+  pixels.fill(packed(f.ink.paper));
+  for (let i = 0, next; i < entries.length; i = next) {
+    const e = entries[i], y = device(e);
+    for (next = i + 1; next < entries.length && device(entries[next]) === y;) next++; // rows that share a line of pixels
+    if ((e.foot - f.y) * f.dpr < 0 || y >= H) continue;
+    if (next === i + 1) {
+      draw(e, e.row.lanes[0], e, e.row.halved && e.h >= 4 ? [LOWER, UPPER] : [0]);
+      for (const l of e.lanes) draw(e, l.lane, l, [0]);
+      continue;
+    }
+    acc.fill(0);
+    for (let k = i; k < next; k++) mix(entries[k], entries[k].row.lanes[0], 0);
+    toLine(f, acc, next - i, lines[0], end(e));
+    paintLines(f, pixels, W, H, e.y - f.y, e.h, lines.slice(0, 1));
+  }
+}
+
+// ---- over the pixels ----
+
+function paintMemory(c, f, entry) {
+  const { memory: { y, h }, row: { memory: { time, bytes }, plan, side } } = entry, { top, limit } = f.timeline, bottom = RULER + y + h - f.y;
+  const high = b => bottom - (top > 0 ? (b / top) * h : 0), end = xAt(f, Math.min(f.to, f.timeline.sides[side].end));
+  const first = Math.max(0, firstAfter(time, 0, time.length, f.from) - 1);
+  c.beginPath();
+  c.moveTo(Math.max(f.layout.left, xAt(f, time[first])), bottom);
+  for (let i = first; i < time.length && time[i] < f.to;) { // the most in each pixel
+    const x = Math.max(f.layout.left, xAt(f, time[i])), pixel = Math.floor(x);
+    let most = bytes[i++];
+    for (; i < time.length && Math.floor(xAt(f, time[i])) === pixel; i++) most = Math.max(most, bytes[i]);
+    c.lineTo(x, high(most));
+    c.lineTo(i < time.length ? Math.min(end, xAt(f, time[i])) : end, high(most));
+  }
+  c.lineTo(end, bottom);
+  c.fillStyle = f.ink.css.memory;
+  c.fill();
+  const level = (b, colour, dash) => {
+    c.strokeStyle = colour;
+    c.lineWidth = 1;
+    c.setLineDash(dash);
+    c.beginPath();
+    c.moveTo(f.layout.left, Math.round(high(b)) + 0.5);
+    c.lineTo(end, Math.round(high(b)) + 0.5);
+    c.stroke();
+    c.setLineDash([]);
+  };
+  if (plan >= 0) level(plan, f.ink.css.faint, [3, 2]);
+  if (limit !== null && limit <= top) level(limit, f.ink.css.alarm, []);
+}
+
+function paintBlocks(c, f, entry) { // outlines and names of a row's operations that have room for them
+  const { flags } = f.timeline.ops, palette = f.mixers[entry.delta ? 1 : 0].palette, [first, last] = inSight(f, entry.row.lanes[0]);
+  if (entry.h < 5 || last - first > plotWidth(f) / 3) return;
+  const outline = new Path2D(), frame = new Path2D();
+  c.textAlign = 'center';
+  c.textBaseline = 'middle';
+  for (let i = first; i < last; i++) {
+    const b = boxIn(f, entry, i);
+    if (b.w < 3) continue;
+    if (flags[i] & CRITICAL && !entry.delta) outline.rect(b.x + 1.5, b.y + 1, b.w - 2, b.h - 2);
+    if (flags[i] & (MOVED | REORDERED) && !entry.delta) frame.rect(b.x + 2.5, b.y + 2, b.w - 4, b.h - 4);
+    if (flags[i] & ALONE && !entry.delta && b.w > 8) paintCorner(c, f, b);
+    if (b.h >= 11 && b.w >= 9) paintName(c, f, i, b, palette.colours[palette.paint[i]]);
+  }
+  c.lineWidth = 1.8;
+  c.strokeStyle = f.ink.css.ink;
+  c.stroke(outline);
+  c.strokeStyle = '#d55e00';
+  c.stroke(frame);
+}
+
+function paintCorner(c, f, b) {
+  c.fillStyle = f.ink.css.ink;
+  c.beginPath();
+  c.moveTo(b.x + b.w - 6, b.y);
+  c.lineTo(b.x + b.w, b.y);
+  c.lineTo(b.x + b.w, b.y + 6);
+  c.fill();
+}
+
+function paintName(c, f, i, b, colour) {
+  const left = Math.max(b.x, f.layout.left), room = Math.min(b.x + b.w, f.width) - left - 4, size = b.h >= 15 ? 11 : 10;
+  c.font = `${size}px ${FONT}`;
+  const name = labelsOf(f.timeline, i).find(label => label.length * size * 0.6 <= room);
+  if (!name) return;
+  c.fillStyle = isDark(colour) ? '#fff' : '#000';
+  c.fillText(name, left + room / 2 + 2, b.y + b.h / 2 + 0.5);
+}
+
+function paintArrow(c, x0, y0, x1, y1) {
+  const angle = Math.atan2(y1 - y0, x1 - x0), at = by => [x1 - 7 * Math.cos(angle + by), y1 - 7 * Math.sin(angle + by)];
+  c.beginPath();
+  c.moveTo(x0, y0);
+  c.lineTo(x1, y1);
+  c.moveTo(...at(0.4));
+  c.lineTo(x1, y1);
+  c.lineTo(...at(-0.4));
+  c.stroke();
+}
+
+// Draws need j of operation i: from where it was made, when it was sent, to where it is used, when it arrived.
+function paintNeed(c, f, i, j) {
+  const needs = needsOf(f.timeline), { ops } = f.timeline, by = needs.op[j], to = boxesOf(f, i)[0], from = by >= 0 && boxesOf(f, by)[0];
+  if (!from || !to) return;
+  const down = from.y < to.y, message = needs.tensor[j] >= 0;
+  const x0 = xAt(f, message ? needs.sent[j] : ops.end[by]), x1 = xAt(f, message ? needs.arrived[j] : ops.start[i]);
+  if (from.y === to.y) paintArrow(c, xAt(f, ops.end[by]), from.y + from.h / 2, to.x, to.y + to.h / 2);
+  else paintArrow(c, x0, from.y + (down ? from.h : 0), x1, to.y + (down ? 0 : to.h));
+}
+
+function paintMessages(c, f) { // all messages, if there are not too many
+  const needs = needsOf(f.timeline), shown = [];
+  for (const e of sightedEntries(f)) {
+    const [first, last] = inSight(f, e.row.lanes[0]);
+    for (let i = first; i < last && shown.length <= MOST_ARROWS; i++)
+      for (let j = needs.at[i]; j < needs.at[i + 1]; j++) if (needs.tensor[j] >= 0) shown.push([i, j]);
+  }
+  c.strokeStyle = f.ink.css.faint;
+  c.lineWidth = 1;
+  if (shown.length <= MOST_ARROWS) for (const [i, j] of shown) paintNeed(c, f, i, j);
+}
+
+function paintLinks(c, f) { // lines from where operations were in A to where they are in B
+  const { ops, sides } = f.timeline;
+  c.strokeStyle = '#d55e00';
+  c.globalAlpha = 0.5;
+  for (let i = 0, drawn = 0; i < sides[1].first && drawn < MOST_ARROWS; i++) {
+    const twin = ops.flags[i] & (MOVED | REORDERED) ? matchOf(f.timeline, i) : -1;
+    if (twin < 0 || ops.end[i] < f.from && ops.end[twin] < f.from || ops.start[i] > f.to && ops.start[twin] > f.to) continue;
+    const a = boxesOf(f, i)[0], b = boxesOf(f, twin)[0], x0 = a.x + a.w / 2, x1 = b.x + b.w / 2, y0 = a.y + a.h, high = (b.y - y0) * 0.45;
+    c.setLineDash(ops.flags[i] & MOVED ? [] : [3, 2]);
+    c.lineWidth = i === f.place.op || twin === f.place.op ? 2.4 : 1;
+    c.beginPath();
+    c.moveTo(x0, y0);
+    c.bezierCurveTo(x0, y0 + high, x1, b.y - high, x1, b.y);
+    c.stroke();
+    drawn++;
+  }
+  c.setLineDash([]);
+  c.globalAlpha = 1;
+}
+
+function paintBox(c, f, i, colour, width, dash = []) {
+  c.strokeStyle = colour;
+  c.lineWidth = width;
+  c.setLineDash(dash);
+  for (const b of boxesOf(f, i)) c.strokeRect(b.x, b.y, Math.max(b.w, 2), b.h);
+  c.setLineDash([]);
+}
+
+function paintFlag(c, f, { op, name, before }) { // something that is not drawn, beside the operation that it precedes
+  const b = boxesOf(f, op)[0], x = before ? b.x : b.x + b.w;
+  c.fillStyle = f.ink.css.alarm;
+  c.beginPath();
+  c.moveTo(x, b.y + 1);
+  c.lineTo(x - 5, b.y - 7);
+  c.lineTo(x + 5, b.y - 7);
+  c.fill();
+  c.font = `650 11px ${FONT}`;
+  c.textAlign = 'left';
+  c.strokeStyle = f.ink.css.paper;
+  c.lineWidth = 3.5;
+  c.strokeText(name, x + 8, b.y - 4);
+  c.fillText(name, x + 8, b.y - 4);
+}
+
+function paintPlace(c, f) { // what is selected, and what it is about
+  const { op, needs, users, twins, root, bad, flags } = f.place;
+  for (const i of bad) paintBox(c, f, i, f.ink.css.alarm, 3, [5, 2]);
+  for (const flag of flags) paintFlag(c, f, flag);
+  if (op < 0) return;
+  c.lineWidth = 1.4;
+  for (const [i, j] of users) {
+    c.strokeStyle = f.ink.css.accent;
+    paintNeed(c, f, i, j);
+  }
+  for (const [i, j] of needs) {
+    c.strokeStyle = f.ink.css.alarm;
+    paintNeed(c, f, i, j);
+    if (needsOf(f.timeline).op[j] >= 0) paintBox(c, f, needsOf(f.timeline).op[j], f.ink.css.alarm, 2);
+  }
+  if (root >= 0) paintBox(c, f, root, '#e69f00', 3);
+  for (const i of twins) paintBox(c, f, i, f.ink.css.ink, 2.4);
+  paintBox(c, f, op, f.ink.css.ink, 2.8);
+}
+
+function paintJoins(c, f, entry) { // where a rank's lanes join, around repetitions
+  c.strokeStyle = f.ink.css.ink;
+  c.lineWidth = 1.4;
+  c.setLineDash([4, 2]);
+  c.beginPath();
+  for (const t of entry.row.joins || []) {
+    c.moveTo(xAt(f, t), topOf(f, entry) - 2);
+    c.lineTo(xAt(f, t), topOf(f, entry) + entry.foot - entry.y);
+  }
+  c.stroke();
+  c.setLineDash([]);
+}
+
+// ---- what stays in sight ----
+
+function tickStep(f) { // distance of ticks, in units: 1, 2 or 5 times a power of ten, as labels need room
+  const least = ((f.to - f.from) * f.timeline.tick * 76) / plotWidth(f), power = 10 ** Math.floor(Math.log10(least));
+  return power * (least <= power ? 1 : least <= 2 * power ? 2 : least <= 5 * power ? 5 : 10);
+}
+
+function paintRuler(c, f) {
+  const step = tickStep(f), { tick, unit } = f.timeline, bottom = f.layout.height;
+  c.fillStyle = f.ink.css.paper;
+  c.fillRect(0, 0, f.width, RULER);
+  c.font = `11px ${FONT}`;
+  c.textBaseline = 'middle';
+  c.textAlign = 'right';
+  c.fillStyle = f.ink.css.faint;
+  c.fillText(unit === 'units' ? 'time' : unit, f.layout.left - 8, RULER / 2);
+  c.textAlign = 'center';
+  c.strokeStyle = f.ink.css.line;
+  c.lineWidth = 1;
+  for (let n = Math.ceil((f.from * tick) / step - 1e-9); n * step <= f.to * tick * (1 + 1e-12); n++) {
+    const x = Math.round(xAt(f, (n * step) / tick)) + 0.5, text = String(Number((n * step).toPrecision(9)));
+    if (x < f.layout.left - 1) continue;
+    c.fillText(text, Math.min(x, f.width - 4 - c.measureText(text).width / 2), RULER / 2);
+    c.beginPath();
+    c.moveTo(x, RULER - 5);
+    c.lineTo(x, RULER);
+    c.stroke();
+  }
+  c.beginPath();
+  c.moveTo(0, RULER - 0.5);
+  c.lineTo(f.width, RULER - 0.5);
+  c.stroke();
+  if (!f.range) return;
+  const [a, b] = f.range.map(t => xAt(f, t));
+  c.fillStyle = f.ink.css.accent;
+  c.globalAlpha = 0.16;
+  c.fillRect(a, 0, b - a, bottom);
+  c.globalAlpha = 1;
+  c.fillRect(a, RULER - 3, b - a, 3);
+}
+
+function fitted(c, text, room) {
+  if (c.measureText(text).width <= room) return text;
+  let n = text.length;
+  while (n > 1 && c.measureText(text.slice(0, n) + '…').width > room) n--;
+  return text.slice(0, n) + '…';
+}
+
+function paintNames(c, f) {
+  const { layout: { left, entries, height } } = f;
+  c.fillStyle = f.ink.css.paper;
+  c.fillRect(0, RULER, left, height - RULER);
+  c.textAlign = 'right';
+  c.textBaseline = 'middle';
+  let free = RULER - 6;
+  for (const e of sightedEntries(f)) {
+    const middle = topOf(f, e) + e.h / 2, count = e.count > 1 ? ` ×${e.count}` : '';
+    if (middle - 6 < free || middle + 6 > height) continue;
+    free = middle + 8;
+    c.font = `11px ${FONT}`;
+    c.fillStyle = f.ink.css.ink;
+    c.fillText(fitted(c, e.who, left - 12 - c.measureText(count).width) + count, left - 8, middle);
+    if (!e.memory || e.memory.h < 14 || e.row.plan < 0) continue;
+    c.font = `10px ${FONT}`;
+    c.fillStyle = f.ink.css.faint;
+    c.fillText(amountOf(e.row.plan), left - 8, RULER + e.memory.y + e.memory.h / 2 - f.y);
+    free = Math.max(free, RULER + e.memory.y + e.memory.h / 2 - f.y + 6);
+  }
+  return entries;
+}
+
+const panelTexts = timeline => [`A  ${timeline.titles[0]}; makespan ${timeWithUnit(timeline, timeline.sides[0].end)}`,
+  `B  ${timeline.titles[1]}; makespan ${timeWithUnit(timeline, timeline.sides[1] && timeline.sides[1].end)}`,
+  'difference  B’s operations, by how much earlier or later they end than in A'];
+
+function paintHeadings(c, f) {
+  c.font = `600 12px ${FONT}`;
+  c.textAlign = 'left';
+  c.textBaseline = 'middle';
+  c.fillStyle = f.ink.css.ink;
+  for (const { panel, y } of f.layout.titles)
+    if (RULER + y - f.y > RULER - 6) c.fillText(fitted(c, panelTexts(f.timeline)[panel], f.width - 16), 8, RULER + y + HEADING / 2 - f.y);
+}
+
+// Paints a frame over its pixels: an image of them or, to save time, a picture of all of the time to cut them from.
+function paintFrame(c, f, pixels, exact) {
+  const left = f.layout.left, entries = sightedEntries(f), end = f.timeline.end;
+  c.setTransform(1, 0, 0, 1, 0, 0);
+  c.fillStyle = f.ink.css.paper;
+  c.fillRect(0, 0, c.canvas.width, c.canvas.height);
+  const x = Math.round(left * f.dpr), y = Math.round(RULER * f.dpr);
+  if (exact) c.putImageData(pixels, x, y);
+  else c.drawImage(pixels, (f.from / end) * pixels.width, 0, ((f.to - f.from) / end) * pixels.width, pixels.height, x, y, Math.round(plotWidth(f) * f.dpr), pixels.height);
+  c.setTransform(f.dpr, 0, 0, f.dpr, 0, 0);
+  c.save();
+  c.beginPath();
+  c.rect(left, RULER - 8, f.width - left, f.layout.height - RULER + 8);
+  c.clip();
+  for (const e of entries) {
+    if (e.memory) paintMemory(c, f, e);
+    paintBlocks(c, f, e);
+    paintJoins(c, f, e);
+  }
+  if (f.look.sends) paintMessages(c, f);
+  if (f.timeline.panels > 1) paintLinks(c, f);
+  paintPlace(c, f);
+  c.restore();
+  paintNames(c, f);
+  paintHeadings(c, f);
+  paintRuler(c, f);
+}
+
+// Paints the minimap: all rows over all of the time, each pixel the mix of what it stands for.
+function paintMap(c, f, image) {
+  const W = image.width, H = image.height, pixels = new Uint32Array(image.data.buffer), all = f.layout.entries.filter(e => !e.delta);
+  const acc = new Float32Array(4 * W), line = new Uint32Array(W), end = f.timeline.end, whole = { ...f, from: 0, to: end };
+  for (let y = 0; y < H; y++) {
+    const first = Math.floor((y * all.length) / H), last = Math.max(first + 1, Math.floor(((y + 1) * all.length) / H));
+    acc.fill(0);
+    for (let k = first; k < last; k++) f.mixers[0].mix(acc, all[k].row.lanes[0], 0, 0, end / W, W);
+    toLine(whole, acc, last - first, line, end);
+    pixels.set(line, y * W);
+  }
+  c.putImageData(image, 0, 0);
+}

@@ -1,0 +1,390 @@
+"""Uses the pages of `show` and `diff` as a person does, in a real browser: viewer.py FOLDER [PART...]. Pages and
+screenshots go to FOLDER. Prints `N passed, M failed`. Expected places and figures come from timeline.tsv and from
+arithmetic, not from the viewer."""
+import json
+import os
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "page"))
+from browser import Browser  # noqa: E402
+
+folder = os.path.abspath(sys.argv[1])
+native = os.environ.get("PIANOLA", "build/pianola")
+passed = failed = 0
+b = Browser()
+LATENCY = ["--cluster", "schedules/clusters/latency.lua", "-D", "latency=1"]
+
+
+def expect(what, wanted, got):
+    global passed, failed
+    if wanted == got:
+        passed += 1
+    else:
+        failed += 1
+        print(f"{what}: expected {wanted!r:.600}, got {got!r:.600}", flush=True)
+
+
+def run(*args):
+    done = subprocess.run([native, *args], capture_output=True, text=True)
+    assert done.returncode < 2, (args, done.stderr)
+    return done.stdout
+
+
+def page(name, *args, command="show"):
+    """Makes a page and opens it; returns its path."""
+    path = os.path.join(folder, name + ".html")
+    run(command, *args, *(["--html", path] if command == "diff" else ["--format", "html", "-o", path]))
+    open_page(path)
+    return path
+
+
+def open_page(path):
+    b.open("file://" + path)
+    b.wait("typeof view === 'object' && view.parts.stage.parentElement.dataset.frame")
+
+
+def painted():
+    """Waits for the next frame, and whatever it settles on."""
+    b.value("new Promise(done => requestAnimationFrame(() => setTimeout(done, 0)))")
+
+
+def sight():
+    return b.value("[view.frame.from, view.frame.to].map(t => t * view.frame.timeline.tick)")
+
+
+def near(wanted, got):
+    return all(abs(x - y) < 0.02 for x, y in zip(wanted, got))
+
+
+def info():
+    return b.value("view.parts.info.textContent")
+
+
+def centre(name):
+    """Returns the middle of an operation, in the window, and scrolls nothing."""
+    return b.value(f"""(() => {{ const t = view.frame.timeline; let i = 0; while (i < t.n && nameOf(t, i) !== '{name}') i++;
+        const o = view.boxes(i)[0], r = view.parts.rows.getBoundingClientRect(); return [r.left + o.x + o.w / 2, r.top + o.y + o.h / 2]; }})()""")
+
+
+def at_time(t, y):
+    """Returns the place of a time, in units, at a height in the canvas."""
+    return b.value(f"(r => [r.left + xAt(view.frame, {t} / view.frame.timeline.tick), r.top + {y}])(view.parts.rows.getBoundingClientRect())")
+
+
+def colour(t, rank):
+    """Returns the colour at a time in a rank's row, averaged over 60 pixels beside it."""
+    return b.value(f"""(() => {{ const f = view.frame, e = f.layout.entries.find(e => e.row.ranks.some(([a, z]) => a <= {rank} && {rank} <= z)), sum = [0, 0, 0];
+        const x = Math.round(xAt(f, {t} / f.timeline.tick) * f.dpr) - 30, y = Math.round((RULER + e.y + e.h / 2 - f.y) * f.dpr);
+        const d = view.parts.rows.getContext('2d').getImageData(x, y, 60, 1).data;
+        for (let i = 0; i < 60; i++) for (let k = 0; k < 3; k++) sum[k] += d[4 * i + k] / 60;
+        return sum.map(Math.round); }})()""")
+
+
+def close(wanted, got, by=3):
+    return all(abs(x - y) <= by for x, y in zip(wanted, got))
+
+
+F, B, IDLE = (0x00, 0x72, 0xb2), (0x00, 0x9e, 0x73), (0xe9, 0xec, 0xef)
+
+
+def opens():
+    page("show", "schedules/1f1b.lua", *LATENCY)
+    end = float(json.loads(run("show", "schedules/1f1b.lua", *LATENCY, "--format", "json"))["makespan"])
+    expect("all of the time is in sight at first", True, near([0, end], sight()))
+    expect("and all ranks", 4, b.value("sightedEntries(view.frame).filter(e => topOf(view.frame, e) + e.h <= view.frame.layout.height).length"))
+    x, y, w, h = b.box("view.parts.rows")
+    expect("below one another in the window", True, y + h < 900)
+    rows = [line.split("\t") for line in run("show", "schedules/1f1b.lua", *LATENCY, "--format", "tsv").split("\n")]
+    jobs = {f"{r[5]}{r[4]}{r[6]}": (int(r[0]), float(r[2]), float(r[3])) for r in rows if len(r) > 6 and r[1] == "compute" and r[4] in "FB"}
+    wrong = [name for name, (rank, start, stop) in jobs.items() if not b.value(f"""(() => {{ const t = view.frame.timeline; let i = 0; while (i < t.n && nameOf(t, i) !== '{name}') i++;
+        const o = view.boxes(i)[0], x = s => xAt(view.frame, s / t.tick); return i < t.n && Math.abs(o.x - x({start})) < .01 && Math.abs(o.x + o.w - x({stop})) < .01 && t.rows[{rank}] === rowOf(t, i); }})()""")]
+    expect("every job is where the timeline says", (64, []), (len(jobs), wrong))
+    for name in ("0F0", "2B5", "3F7", "0B7"):
+        b.mouse("mouseMoved", *centre(name))
+        expect(f"pointing at {name} explains it", True, info().startswith(name + ":"))
+
+
+def pointing():
+    page("show", "schedules/1f1b.lua", *LATENCY)
+    b.mouse("mouseMoved", *at_time(7, 12))
+    expect("the ruler tells the time", True, info().endswith(" units") and abs(float(info().split()[0]) - 7) < 0.1)
+    x, y, w, h = b.box("view.parts.rows")
+    b.mouse("mouseMoved", x + w - 2, y + h - 2)
+    expect("blank space says nothing of a job", False, ":" in info().split(" ")[0])
+    b.mouse("mouseMoved", *at_time(10, 40))
+    expect("an idle time says until when, and what it waits for", True, info().startswith("rank 0 idle, 4 to ") and "then 0B0, which needs 1B0" in info())
+    b.mouse("mouseMoved", x + 20, y + 40)
+    expect("a rank's name says how busy it is", True, info().startswith("rank 0: busy "))
+    b.mouse("mouseMoved", *centre("1F3"))
+    expect("an operation says what it needs, by which message", True, "needs 0F3: forward of stage 0, microbatch 3; " in info() and
+           ", by act(0,3), 1 B, from rank 0 to rank 1; " in info())
+
+
+def moves():
+    page("show", "schedules/1f1b.lua", *LATENCY)
+    x, y, w, h = b.box("view.parts.rows")
+    end = sight()[1]
+    rows = b.value("JSON.stringify(view.frame.layout.entries.map(e => [e.y, e.h]))")
+    there = b.value(f"timeAt(view.frame, {w / 2})")
+    b.mouse("mouseWheel", x + w / 2, y + 80, deltaX=0, deltaY=-500)
+    b.wait(f"view.frame.to - view.frame.from < {end} * .9 / view.frame.timeline.tick")
+    expect("the wheel zooms time", True, sight()[1] - sight()[0] < end / 2)
+    expect("to where the mouse is", True, abs(b.value(f"timeAt(view.frame, {w / 2})") - there) < 0.01 * end / b.value("view.frame.timeline.tick"))
+    expect("and time only", (rows, 0), (b.value("JSON.stringify(view.frame.layout.entries.map(e => [e.y, e.h]))"), b.value("view.frame.y")))
+    share = b.value("view.parts.view.offsetWidth / view.parts.map.offsetWidth")
+    expect("the map shows which part is in sight", True, abs(share - (sight()[1] - sight()[0]) / end) < 0.02)
+    b.mouse("mouseMoved", x + 20, y + 40)
+    expect("names stay in sight", True, info().startswith("rank 0: busy"))
+    before = sight()
+    b.drag(x + w / 2, y + 80, x + w / 2 - 120, y + 84)
+    moved = 120 * (before[1] - before[0]) / b.value("plotWidth(view.frame)")
+    expect("dragging pans", True, near([before[0] + moved, before[1] + moved], sight()))
+    mx, my, mw, mh = b.box("view.parts.map")
+    b.drag(mx + mw / 2, my + 10, mx + mw * 0.25, my + 10)
+    expect("dragging on the map moves there", True, abs(sum(sight()) / 2 - end / 4) < 0.2)
+    b.value("document.body.focus()")
+    b.press("0")
+    expect("0 shows all", True, near([0, end], sight()))
+    b.press("w")
+    expect("w zooms in", True, near([end * 0.1, end * 0.9], sight()))
+    b.press("d")
+    expect("d pans right", True, near([end * 0.2, end * 1.0], sight()))
+    b.press("a")
+    b.press("s")
+    expect("a pans left, s zooms out", True, near([0, end], sight()))
+    b.value("view.parts.find.focus()")
+    b.type("w")
+    expect("keys in the search field are letters", True, near([0, end], sight()))
+
+
+def finds():
+    page("show", "schedules/1f1b.lua", *LATENCY)
+    b.value("view.parts.find.focus()")
+    b.type("2b5")
+    b.press("Enter")
+    expect("a job is found by its name", True, info().startswith("2B5: full backward of stage 2, microbatch 5; rank 2"))
+    expect("and in sight", True, b.value("(o => o.x >= view.frame.layout.left && o.x + o.w <= view.frame.width && o.w > 10)(view.boxes(view.frame.place.op)[0])"))
+    b.value("view.parts.find.select()")
+    b.type("9Z9")
+    b.press("Enter")
+    expect("one that is not there is said", "no 9Z9", b.value("view.parts.said.textContent"))
+    b.value("view.parts.stage.focus()")
+    b.press("ArrowLeft")
+    expect("left goes to what it waited for", "3B5", info().split(":")[0])
+    b.press("ArrowRight")
+    expect("right to what needs it", "2B5", info().split(":")[0])
+    b.press("ArrowUp")
+    expect("up to the rank above", True, "; rank 1; " in info().split("\n")[0])
+    b.press(".")
+    expect("a full stop to the next", True, "; rank 1; " in info().split("\n")[0])
+    b.press("f")
+    f, t = sight()
+    start, stop = b.value("(t => [t.ops.start, t.ops.end].map(a => a[view.frame.place.op] * t.tick))(view.frame.timeline)")
+    expect("f goes to the selection", True, f < start and t > stop and t - f < 8 * (stop - start))
+    b.press("Escape")
+    expect("Escape leaves it", -1, b.value("view.frame.place.op"))
+    b.press("0")
+    names = []
+    for _ in range(18):
+        b.press(".")
+        names.append(info().split(":")[0])
+    expect("step by step along the rank, then to the next", "0F0 0F1 0F2 0F3 0B0 0F4 0B1 0F5 0B2 0F6 0B3 0F7 0B4 0B5 0B6 0B7 1F0 1F1".split(), names)
+    b.press("Escape")
+    b.mouse("mousePressed", *centre("1F3"), button="left", clickCount=1, buttons=1)
+    b.mouse("mouseReleased", *centre("1F3"), button="left", clickCount=1)
+    b.mouse("mouseMoved", *centre("0B7"))
+    expect("a click keeps an operation", "1F3", info().split(":")[0])
+    expect("with arrows from its needs and to what needs it", ["0F3", "1B3", "2F3"], b.value("""(p => [...p.needs.map(([, j]) => needsOf(view.frame.timeline).op[j]), ...p.users.map(([i]) => i)]
+        .map(i => nameOf(view.frame.timeline, i)).sort())(view.frame.place)"""))
+
+
+def measures():
+    """From 4 to 10 units, rank 0 idles for 6, rank 1 for 4, rank 2 for 2 of 6 units, each until the next stage's backward."""
+    page("show", "schedules/1f1b.lua")
+    wanted = "6 units: 4 to 10 units\nranks are busy 50.0 %; they wait 50.0 % for full backward elsewhere"
+    x0, y = at_time(4, 12)
+    x1, _ = at_time(10, 12)
+    b.drag(x0, y, x1, y)
+    b.value("view.frame.range = view.frame.range.map(Math.round)")
+    expect("dragging on the ruler measures", wanted, b.value("rangeText(view.frame.timeline, ...view.frame.range)"))
+    expect("and says so", wanted.split("\n")[1][:30], info().split("\n")[1][:30])
+    b.press("f")
+    expect("f goes to the range", True, near([4, 10], sight()))
+    b.press("Escape")
+    expect("Escape forgets it", None, b.value("view.frame.range"))
+    b.press("0")
+    b.mouse("mousePressed", x0, y + 60, button="left", clickCount=1, buttons=1, modifiers=8)
+    for i in range(1, 5):
+        b.mouse("mouseMoved", x0 + (x1 - x0) * i / 4, y + 60, button="left", buttons=1, modifiers=8)
+    b.mouse("mouseReleased", x1, y + 60, button="left", clickCount=1, modifiers=8)
+    expect("and so does dragging with Shift", [4, 10], b.value("view.frame.range.map(Math.round)"))
+    # With free links and a latency, some of the wait is for messages.
+    page("show", "schedules/1f1b.lua", *LATENCY)
+    expect("messages on the way are told apart", True, "for messages: grad" in b.value("rangeText(view.frame.timeline, 0, view.frame.timeline.end)"))
+    b.value("view.parts.table.open = true")
+    expect("a table has the ranks", True, b.wait("view.parts.table.querySelectorAll('table')[0]?.rows.length === 5"))
+    expect("and the operations in sight", 65, b.value("view.parts.table.querySelectorAll('table')[1].rows.length"))
+    expect("with what they need", "0F3", b.value("[...view.parts.table.querySelectorAll('table')[1].rows].find(r => r.cells[0].textContent === '1F3').cells[4].textContent"))
+
+
+def mixes():
+    path = page("large", "schedules/1f1b.lua", "-D", "workers=64", "-D", "batches=256")
+    expect("64 ranks and 256 microbatches are small", True, os.path.getsize(path) < 300000)
+    expect("all in sight", True, near([0, 957], sight()))
+    expect("warm-up: forwards", True, close(F, colour(30, 0)))
+    mixed = [F[k] / 3 + 2 * B[k] / 3 for k in range(3)]
+    expect("steady state: a third forwards, two thirds backwards", True, close(mixed, colour(500, 0), 6))
+    expect("idle stays visible", True, close(IDLE, colour(120, 0)))
+    half = [IDLE[k] / 3 + 2 * B[k] / 3 for k in range(3)]
+    expect("drain: backwards, and idle between them", True, close(half, colour(900, 0), 8))
+    b.picture(os.path.join(folder, "large.png"))
+    b.value("for (let i = 0; i < 17; i++) dispatchEvent(new KeyboardEvent('keydown', { key: 'w' }))")
+    b.value("view.parts.tall.click()")
+    painted()
+    expect("tall rows scroll", True, b.value("view.frame.layout.bottom > view.frame.layout.height && view.frame.layout.job === 22"))
+    x, y, w, h = b.box("view.parts.rows")
+    b.drag(x + w / 2, y + h - 30, x + w / 2, y + 60)
+    expect("by dragging", True, b.value("view.frame.y") > 100)
+    b.mouse("mouseMoved", x + 20, y + 80)
+    expect("to other ranks", False, info().startswith("rank 0:"))
+    # As many operations in one row as no window has pixels for, mixed by sums.
+    page("long", "schedules/1f1b.lua", "-D", "workers=2", "-D", "batches=8000")
+    expect("8,000 microbatches: the mix", True, close(mixed, colour(12000, 0), 3))
+
+
+def folds():
+    page("shared", "schedules/1f1b.lua", "-D", "workers=8", "-D", "batches=4", "-D", "tensor=8")
+    expect("equal ranks share a row", 8, b.value("view.frame.layout.entries.length"))
+    expect("with their number", [8] * 8, b.value("view.frame.layout.entries.map(e => e.count)"))
+    b.value("view.parts.fold.click()")
+    expect("and unfold", 64, b.value("view.frame.layout.entries.length"))
+    b.value("view.parts.fold.click()")
+    page("lanes", "schedules/1f1b.lua", *LATENCY, "--with", "lanes")
+    sent = run("show", "schedules/1f1b.lua", *LATENCY, "--format", "tsv")
+    lanes = {tuple(line.split("\t")[:2]) for line in sent.split("\n") if line.split("\t")[1:2] != ["compute"] and line[:1].isdigit() and line.split("\t")[2] != line.split("\t")[3]}
+    expect("lanes with a message are drawn, no others", len(lanes), b.value("view.frame.layout.entries.reduce((sum, e) => sum + e.lanes.length, 0)"))
+    expect("and none is empty", 0, b.value("view.frame.timeline.rows.flatMap(r => r.lanes.slice(1)).filter(l => l.first === l.end).length"))
+
+
+def needs():
+    """Needs of 1F1B, by its definition: F of the stage before; own F and B of the stage after."""
+    page("needs", "schedules/1f1b.lua", "-D", "workers=24", "-D", "batches=48")
+    wrong = b.value("""(() => { const t = view.frame.timeline, needs = needsOf(t), wrong = [];
+        for (let i = 0; i < t.n; i++) {
+          const [, s, op, m] = nameOf(t, i).match(/^(\\d+)([FB])(\\d+)$/), wanted = op === 'F' ? (s > 0 ? [`${s - 1}F${m}`] : []) : [`${s}F${m}`, ...(s < 23 ? [`${+s + 1}B${m}`] : [])];
+          const got = []; for (let j = needs.at[i]; j < needs.at[i + 1]; j++) got.push(nameOf(t, needs.op[j]));
+          if (String([...new Set(got)].sort()) !== String(wanted.sort())) wrong.push(nameOf(t, i) + ' ' + got);
+          for (let j = needs.at[i]; j < needs.at[i + 1]; j++) if (needs.tensor[j] >= 0 && needs.from[j] === needs.to[j]) wrong.push(nameOf(t, i));
+        } return wrong.slice(0, 3); })()""")
+    expect("every job's needs", [], wrong)
+
+
+def labels():
+    page("labels", "schedules/zbv.lua", "-D", "workers=8", "-D", "batches=16")
+    b.value("""(() => { window.fonts = new Set(); const draw = CanvasRenderingContext2D.prototype.fillText;
+        CanvasRenderingContext2D.prototype.fillText = function (...a) { fonts.add(parseFloat(this.font.match(/([\\d.]+)px/)[1])); return draw.apply(this, a); }; })()""")
+    for width in (1440, 390):
+        b.size(width, 800)
+        for _ in range(6):
+            b.value("view.paint()")
+            b.press("w")
+    expect("text has at least 10 pixels", True, min(b.value("[...fonts]")) >= 10)
+    b.size(1440, 900)
+
+
+def words():
+    gpt = ["schedules/1f1b.lua", "--model", "schedules/models/gpt.lua", "--cluster", "schedules/clusters/nodes.lua"]
+    page("words", *gpt)
+    text = b.value("document.body.innerText")
+    expect("bytes have one spelling", (True, False), ("MiB" in text, " MB" in text))
+    report = run("show", *gpt)
+    line = next(l for l in report.split("\n") if l.startswith("bubble"))
+    rows = [r.split("\t") for r in run("show", *gpt, "--format", "tsv").split("\n")]
+    expect("a bubble that links make says so", True, "; links take " in line and " % of the critical path" in line)
+    expect("and so does the page", line.split("; ")[-1].lower(), b.value("document.getElementById('note').textContent").lower())
+    expect("with free links, nothing", False, "links take" in run("show", "schedules/1f1b.lua"))
+    expect("there are times", True, len(rows) > 64)
+
+
+def without():
+    """Without scripts, there is a picture, if it is small, and the report."""
+    small, large = page("small", "schedules/1f1b.lua"), page("large", "schedules/1f1b.lua", "-D", "workers=64", "-D", "batches=256")
+    b.call("Emulation.setScriptExecutionDisabled", value=True)
+    for path, picture in ((small, True), (large, False)):
+        b.open("file://" + path)
+        expect("without scripts: a picture", picture, b.value("(e => Boolean(e) && e.getBoundingClientRect().height > 100)(document.querySelector('svg'))"))
+        expect("and the report", True, b.value("document.querySelector('#report pre').textContent.includes('makespan')"))
+    b.call("Emulation.setScriptExecutionDisabled", value=False)
+
+
+def prints():
+    page("print", "schedules/1f1b.lua", "-D", "workers=64", "-D", "batches=64")
+    b.press("w")
+    before = sight()
+    b.value("dispatchEvent(new Event('beforeprint'))")
+    expect("all of it is printed", True, near([0, b.value("view.frame.timeline.end")], sight()))
+    b.value("dispatchEvent(new Event('afterprint'))")
+    expect("and as before after", True, near(before, sight()))
+    b.printed(os.path.join(folder, "print.pdf"))
+
+
+def looks():
+    contrast = """(() => { const light = c => { const [r, g, b] = c.match(/[\\d.]+/g).map(Number).map(v => v / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+      return 0.2126 * r + 0.7152 * g + 0.0722 * b; }, ground = e => { const c = getComputedStyle(e).backgroundColor; return /, 0\\)$/.test(c) ? ground(e.parentElement) : c; };
+      const ratio = (a, b) => (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
+      return [...document.querySelectorAll('h1, header p, code, dt, dd, pre, button, label, .v-legend span, summary')].filter(e => e.offsetParent && ratio(getComputedStyle(e).color, ground(e)) < 4.5).map(e => e.className || e.tagName); })()"""
+    for name, *args in (("show", "schedules/1f1b.lua", *LATENCY), ("diff", "schedules/1f1b.lua", "schedules/zb_h1.lua")):
+        for width in (390, 1000, 1440):
+            for dark in (False, True):
+                b.size(width, 900, dark)
+                page(name, *args, command=name)
+                what = f"{name}, {width} px{', by night' if dark else ''}: "
+                expect(what + "nothing sticks out", True, b.value(f"document.documentElement.scrollWidth <= {width}"))
+                expect(what + "nothing is hard to read", [], b.value(contrast))
+                expect(what + "the picture fills its place", True, b.value("view.parts.rows.getBoundingClientRect().width") > width - 40)
+                expect(what + "night", dark, sum(b.value("[...view.parts.rows.getContext('2d').getImageData(2, 2, 1, 1).data].slice(0, 3)")) < 200)
+                b.picture(os.path.join(folder, f"{name}-{width}{'-dark' if dark else ''}.png"))
+    b.size(1440, 900)
+
+
+def million():
+    path = page("million", "schedules/1f1b.lua", "-D", "workers=250", "-D", "batches=2000")
+    size = os.path.getsize(path)
+    expect("a million operations", 1000000, b.value("view.frame.timeline.n"))
+    expect("in less than 5 MB", True, size < 5e6)
+    opened = b.value("Math.round(performance.getEntriesByType('navigation')[0].loadEventEnd)")
+    frames = b.value("""new Promise(done => { const times = [], el = view.parts.rows, r = el.getBoundingClientRect(); let last = performance.now();
+        const tick = now => { times.push(now - last); last = now; if (times.length > 90) return done(times.slice(1).sort((a, b) => a - b));
+          el.dispatchEvent(new WheelEvent('wheel', { deltaY: times.length < 30 ? -25 : 0, deltaX: times.length < 30 ? 0 : times.length < 60 ? 12 : -12, clientX: r.left + 600, clientY: r.top + 200, bubbles: true, cancelable: true }));
+          requestAnimationFrame(tick); }; requestAnimationFrame(tick); })""")
+    print(f"10^6 operations: {size} bytes, open after {opened} ms; frames of zoom and pan: median {frames[45]:.0f} ms, nine of ten {frames[81]:.0f} ms")
+
+
+def joined():
+    """A diff: one time axis and zoom for both sides, what moved or was reordered, causes."""
+    page("diff", "schedules/gpipe.lua", "schedules/1f1b.lua", command="diff")
+    expect("three panels", [4, 4, 4], b.value("[0, 1, 2].map(p => view.frame.layout.entries.filter(e => e.panel === p).length)"))
+    b.press("w")
+    x = b.value("(t => [0, 1].map(side => { let i = t.sides[side].first; while (nameOf(t, i) !== '0F0') i++; return view.boxes(i).map(o => o.x); }).flat())(view.frame.timeline)")
+    expect("on one axis", 1, len(set(x)))
+    b.press("0")
+    b.mouse("mouseMoved", *centre("0B0"))
+    lines = info().split("\n")
+    expect("pointing says why", True, "ends -7 units; pushed by 3F7 of rank 3" in lines[0])
+    expect("and names the root", "root: 3F7", lines[-1].split(":")[0] + ":" + lines[-1].split(":")[1])
+
+
+parts = (opens, pointing, moves, finds, measures, mixes, folds, needs, labels, words, without, prints, looks, joined, million)
+try:
+    b.size(1440, 900)
+    for part in parts:
+        if len(sys.argv) == 2 or part.__name__ in sys.argv[2:]:
+            part()
+    expect("no errors in the console", [], b.problems)
+    expect("no request to anywhere", [], [url for url in b.requests if not url.startswith("file://" + folder)])
+finally:
+    b.close()
+print(f"{passed} passed, {failed} failed")
+sys.exit(failed > 0)
