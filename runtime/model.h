@@ -18,45 +18,47 @@
 #define LAYERS(X)                                                                                                      \
     X(embedding,                                                                                                       \
       MATRIX(token, shared ? 0 : share_of(l, SPLIT_ROWS, m->vocab), l->out) WHOLE(position, l->context, l->out),       \
-      "token embedding, times its scale, and position embedding: tokens -> rows x out; without positions context is "  \
+      "token embedding, times its scale, plus position embedding: tokens -> rows x out; without positions, context "   \
+      "is "                                                                                                            \
       "0")                                                                                                             \
     X(linear,                                                                                                          \
       MATRIX(weight, l->in, l->out) VECTOR(                                                                            \
           bias, !l->config.linear.bias || m->input == INPUT_INTEGERS || l->share.split == SPLIT_ROWS ? 0 : l->out),    \
-      "y = x W + bias; W is in x out, bias out; unbiased: it has no bias")                                             \
+      "y = x W + bias; W is in x out, bias out; an unbiased one has no bias")                                          \
     X(relu, , "y = max(x, 0)")                                                                                         \
     X(gelu, , "y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))  (Hendrycks & Gimpel 2016)")                        \
     X(silu, , "y = x / (1 + e^-x)  (Elfwing et al. 2018)")                                                             \
     X(swiglu, , "y = silu(g) u on g,u side by side: 2F -> F  (Shazeer 2020)")                                          \
     X(geglu, , "y = gelu(g) u on g,u side by side: 2F -> F  (Shazeer 2020)")                                           \
-    X(dropout, , "y = 0 with probability p, else x / (1 - p); in training alone  (Srivastava et al. 2014)")            \
+    X(dropout, , "y = 0 with probability p, else x / (1 - p); only in training  (Srivastava et al. 2014)")             \
     X(layernorm, VECTOR(gamma, l->out) VECTOR(beta, l->out),                                                           \
       "y = gamma (x - mean) / sqrt(var + eps) + beta over columns  (Ba et al. 2016)")                                  \
     X(rmsnorm, VECTOR(gamma, l->out), "y = gamma x / sqrt(mean(x^2) + eps) over columns  (Zhang & Sennrich 2019)")     \
     X(headnorm, VECTOR(gamma_q, head_columns(l)) VECTOR(gamma_k, head_columns(l)),                                     \
-      "rmsnorm of each head of q and k over its columns, in front of attention; v as it is  (Dehghani et al. 2023)")   \
+      "rmsnorm of each head of q and k over its columns, before attention; v unchanged  (Dehghani et al. 2023)")       \
     X(attention, ,                                                                                                     \
-      "causal, of heads of q, then k and v: H + 2K -> H; rope turns q, k  (Vaswani 2017, Ainslie 2023, Su 2021)")      \
+      "causal, over heads of q, then k and v: H + 2K -> H; rope rotates q, k  (Vaswani 2017, Ainslie 2023, Su 2021)")  \
     X(route, WHOLE(router, l->in, l->config.moe.experts),                                                              \
-      "sends each token to its top experts, as long as these have room: tokens -> a sequence's places of each expert") \
+      "sends each token to its top experts while they have room: tokens -> places in each expert, per sequence")       \
     X(experts, MATRIX(weight, (int64_t)l->config.moe.experts * l->in, l->out),                                         \
-      "y = x W, with a W for each expert: in x out, one after the other  (Shazeer 2017)")                              \
-    X(combine, , "y = sum over a token's experts of the router's weight times the row there  (Lepikhin 2020)")         \
+      "y = x W, with one W per expert: in x out, stored one after the other  (Shazeer 2017)")                          \
+    X(combine, , "y = sum over a token's experts of the router's weight x the expert's row  (Lepikhin 2020)")          \
     X(to_experts, , "from all experts' places for a member's sequences to its experts' places for all sequences")      \
     X(to_tokens, , "from its experts' places for all sequences to all experts' places for its sequences")              \
     X(fork, , "opens a residual block")                                                                                \
     X(join, , "closes a residual block: y = x + the fork's input")                                                     \
-    X(bias, VECTOR(bias, l->out), "y = x + bias: of a linear layer whose rows a team divides")                         \
-    X(spread, , "a team's members go on apart: y = x; dx = sum of dx over the members")                                \
-    X(reduce, , "their parts are added up: y = sum of x over the members; dx = dy")                                    \
+    X(bias, VECTOR(bias, l->out), "y = x + bias, for a linear layer whose rows a team divides")                        \
+    X(spread, , "starts a part that each member computes alone: y = x; dx = sum of dx over the members")               \
+    X(reduce, , "adds up the members' parts: y = sum of x over the members; dx = dy")                                  \
     X(gather, , "y = all members' rows x; dx = this member's rows of the sum of dy over the members")                  \
     X(scatter, , "y = this member's rows of the sum of x over the members; dx = all members' rows dy")                 \
-    X(again, , "y = x; for the weight gradient before it, gathers again what a gather before that did: rows x in")     \
-    X(gather_kv, , "all members' keys and values for attention of some rows: y = x; their gradients are added up")     \
-    X(again_kv, , "the same before attention's backward: y = x")                                                       \
+    X(again, , "y = x; repeats an earlier gather for the weight gradient before it: rows x in")                        \
+    X(gather_kv, ,                                                                                                     \
+      "gathers all members' keys and values for attention over some rows: y = x; adds up their gradients")             \
+    X(again_kv, , "repeats gather_kv before attention's backward: y = x")                                              \
     X(to_heads, , "from some rows of all heads to all rows of some heads  (Jacobs 2023, DeepSpeed-Ulysses)")           \
     X(to_rows, , "from all rows of some heads to some rows of all heads")                                              \
-    X(unembedding, , "y = x E^T; E is the embedding's tokens, shared with it  (Press & Wolf 2017)")                    \
+    X(unembedding, , "y = x E^T, where E is the embedding's token table, shared with it  (Press & Wolf 2017)")         \
     X(cross_entropy, , "mean over rows of -log softmax(x)[target]; the last layer")                                    \
     X(mse, , "sum over columns of (x - target)^2 / 2, mean over rows; the last layer")
 

@@ -30,9 +30,9 @@
 #define OPS(X)                                                                                                         \
     X(F, COMPUTE, JOB, none, none, 'F',                                                                                \
       "w:r v:r u:r x:r* kv:r* got:r stash:w input:w own:w give:w y:w work:m t:r* done:w",                              \
-      "forward: y, stash = stage(x); with recompute, input = x; of a slice, own = its keys and values")                \
+      "forward: y, stash = stage(x); with recompute, input = x; for a slice, own = its keys and values")               \
     X(R, COMPUTE, JOB, none, none, 'R', "w:r v:r u:r input:r kv:r* got:r stash:w give:w work:m t:r* done:w",           \
-      "recompute: stash = stage(input), y is dropped")                                                                 \
+      "recompute: stash = stage(input); drops y")                                                                      \
     X(I, COMPUTE, JOB, none, none, 'I',                                                                                \
       "w:r v:r u:r stash:r kv:r* dy:r* dkv:r got:r wstash:w give:w dx:w dpast:w work:m t:r* done:w",                   \
       "input gradient: dx; wstash grows in place of stash")                                                            \
@@ -56,8 +56,7 @@
     X(RECV_D, RECV, LINK, dkv, SEND_D, 'D', "t:w", "receives dkv(s,b) from peer")                                      \
     X(SEND_G, SEND, LINK, wgrad, RECV_G, 'G', "t:r", "sends this rank's part of wgrad(s) to its home")                 \
     X(RECV_G, RECV, LINK, wgrad, SEND_G, 'G', "t:w", "receives a part of wgrad(s) from peer")                          \
-    X(SEND_T, SEND, LINK, token, RECV_T, 'T', "t:r",                                                                   \
-      "sends token(s,b): an order between ranks that carries no tensor")                                               \
+    X(SEND_T, SEND, LINK, token, RECV_T, 'T', "t:r", "sends token(s,b), which orders ranks and carries no tensor")     \
     X(RECV_T, RECV, LINK, token, SEND_T, 'T', "t:w", "receives token(s,b)")                                            \
     X(SERVE, SEND, LINK, weight, FETCH, 'w', "t:r", "sends weight(s), at home or fetched, to peer")                    \
     X(FETCH, RECV, LINK, weight, SERVE, 'w', "t:w", "receives weight(s) from peer, which has it")                      \
@@ -65,9 +64,9 @@
       "dw += a part of wgrad(s), or a piece of it, received from peer")                                                \
     X(TAKE, COMPUTE, ADD, wgrad, none, '+', "src:r dw:a", "dw += this rank's own piece of its part of wgrad(s)")       \
     X(COPY, COMPUTE, ADD, weight, none, 'c', "src:r w:w",                                                              \
-      "w = src: this rank's own shard, into fetched weights; or its own weights, before an update")                    \
-    X(ZERO, COMPUTE, ADD, wgrad, none, 'w', "dw:w", "dw = 0: a home that computes no part of the gradient")            \
-    X(NORM, COMPUTE, ADD, norm, none, 'n', "dw:r norm:a", "norm += the squares of dw; without dw, of nothing")         \
+      "w = src: copies this rank's own shard into fetched weights, or its own weights before an update")               \
+    X(ZERO, COMPUTE, ADD, wgrad, none, 'w', "dw:w", "dw = 0, on a home that computes no part of the gradient")         \
+    X(NORM, COMPUTE, ADD, norm, none, 'n', "dw:r norm:a", "norm += the squares of dw; without dw, adds 0")             \
     X(ALL_GATHER, GATHER, COLLECTIVE, weight, ALL_GATHER, 'g', "src:r w:w",                                            \
       "piece i of w = src of member i; in place where src is a piece of w")                                            \
     X(BROADCAST, GATHER, COLLECTIVE, weight, BROADCAST, 'c', "src:r w:w",                                              \
@@ -101,13 +100,13 @@
  * memory    its arena: the device's, or the rank's in host memory. */
 #define KINDS(X)                                                                                                       \
     X(weight, false, INSTANCE, DEVICE, "weights of a stage")                                                           \
-    X(wshard, false, ONE, DEVICE, "a home's shard of the weights of a stage, which is sharded over several ranks")     \
+    X(wshard, false, ONE, DEVICE, "a home's shard of the weights of a stage that is sharded over several ranks")       \
     X(wgrad, false, PEER, DEVICE, "gradient of a stage's weights, summed over microbatches")                           \
     X(gshard, false, PEER, DEVICE, "a home's shard of wgrad(s)")                                                       \
-    X(gown, false, ONE, DEVICE, "the piece of wgrad(s) or gshard(s) that this home updates, where zero(s) is 2")       \
-    X(opt, false, ONE, DEVICE, "optimizer state of a stage; where it is offloaded, only while it is updated")          \
+    X(gown, false, ONE, DEVICE, "the piece of wgrad(s) or gshard(s) that this home updates, if zero(s) is 2")          \
+    X(opt, false, ONE, DEVICE, "optimizer state of a stage; if offloaded, present only during its update")             \
     X(work, false, INSTANCE, DEVICE,                                                                                   \
-      "workspace of the compute lane; #1, of the second one of two jobs whose parts alternate")                        \
+      "workspace of the compute lane; #1 belongs to the second of two jobs whose parts alternate")                     \
     X(act, true, ONE, DEVICE, "output of sFb")                                                                         \
     X(grad, true, ONE, DEVICE, "gradient with respect to the input of stage s: output of sBb or sIb")                  \
     X(stash, true, ONE, DEVICE, "what sFb or sRb keeps for the backward")                                              \
@@ -115,24 +114,25 @@
     X(input, true, ONE, DEVICE, "what sFb keeps for sRb")                                                              \
     X(kv, true, ONE, DEVICE, "keys and values of a slice, which later slices read")                                    \
     X(dkv, true, ONE, DEVICE,                                                                                          \
-      "gradient with respect to the keys and values of the slices before this one, from this one on")                  \
-    X(token, true, INSTANCE, DEVICE, "that a job of (s,b) has ended, #k saying which: an order between ranks")         \
+      "gradient with respect to the earlier slices' keys and values, summed over this slice and later ones")           \
+    X(token, true, INSTANCE, DEVICE, "signal that a job of (s,b) has ended, which orders ranks; #k says which job")    \
     X(mid, true, INSTANCE, DEVICE,                                                                                     \
-      "what a part of a job of (s,b) gives to its team, or gets from it; #k says which of them")                       \
+      "what a part of a job of (s,b) gives to its team, or gets from it; #k numbers these tensors")                    \
     X(hstash, true, ONE, HOST, "stash(s,b) in host memory")                                                            \
     X(rstash, true, ONE, DEVICE, "stash(s,b), back from host memory")                                                  \
     X(hinput, true, ONE, HOST, "input(s,b) in host memory")                                                            \
     X(rinput, true, ONE, DEVICE, "input(s,b), back from host memory")                                                  \
     X(hopt, false, ONE, HOST, "optimizer state of a stage, in host memory")                                            \
-    X(norm, false, ONE, DEVICE, "exact sum of the squares of gradients; a rank has one, and no stage is named")
+    X(norm, false, ONE, DEVICE, "exact sum of the squares of gradients, one per rank and of no stage")
 
 #define ROLES(X)                                                                                                       \
     X(w)                                                                                                               \
     X(x)                                                                                                               \
     X(y)                                                                                                               \
     X(stash)                                                                                                           \
-    X(input) X(dy) X(dx) X(wstash) X(dw) X(opt) X(t) X(src) X(done) X(v) X(dv) X(give) X(got) X(work) X(kv) X(own)     \
-        X(dkv) X(dpast) X(u) X(du) X(norm)
+    X(input)                                                                                                           \
+    X(dy) X(dx) X(wstash) X(dw) X(opt) X(t) X(src) X(done) X(v) X(dv) X(give) X(got) X(work) X(kv) X(own) X(dkv)       \
+        X(dpast) X(u) X(du) X(norm)
 
 #define X(name, ...) OP_##name,
 enum op { OPS(X) NOPS, OP_none = NOPS };

@@ -22,7 +22,7 @@ const struct command commands[] = {
      "  pianola show --list\n",
      SHOW, cmd_show, A_SCHEDULE, false},
     {"compare", "SCHEDULE.lua ...",
-     "one table over schedules, all with the ranks and microbatches of the first, or as -D says",
+     "compare schedules in one table, with the first one's number of ranks and microbatches unless -D sets them",
      "  pianola compare schedules/1f1b.lua schedules/zb_h1.lua schedules/zbv.lua -D workers=8 -D batches=32\n"
      "  pianola compare schedules/*.lua --model schedules/models/gpt.lua --sort peak_bytes --markdown\n"
      "  pianola compare schedules/gpipe.lua schedules/1f1b.lua schedules/zbv.lua --jitter 10% --sort p95\n"
@@ -31,7 +31,8 @@ const struct command commands[] = {
      "loss.svg\n",
      COMPARE, cmd_compare, A_SCHEDULE, true},
     {"diff", "A B",
-     "what changed between two, each a script, PyTorch's CSV, a compiled folder, streams.txt or a timeline, and why",
+     "say what changed between A and B, and why; each is a script, PyTorch's CSV, a compiled folder, streams.txt or a "
+     "timeline",
      "  pianola diff schedules/1f1b.lua schedules/zb_h1.lua -D workers=8\n"
      "  pianola diff schedules/zbv.lua dumped.csv\n"
      "  pianola diff schedules/1f1b.lua run.tsv --model schedules/models/gpt.lua --fit costs.lua\n"
@@ -52,8 +53,8 @@ const struct command commands[] = {
      "  pianola show my.lua --format streams | pianola verify -\n",
      VERIFY, cmd_verify, "file, e.g. streams.txt", false},
     {"check-bound", "FILE [SCHEDULE.lua]",
-     "prove a lower bound on the makespan from its certificate; and that it holds for this schedule's jobs, in any "
-     "order",
+     "prove a lower bound on the makespan from its certificate; with a schedule, also prove that the bound holds for "
+     "its jobs in any order",
      "  pianola check-bound 1f1b.bound\n"
      "  pianola check-bound best.bound schedules/1f1b.lua -D workers=8\n",
      CHECK_BOUND, cmd_check_bound, "file, e.g. 1f1b.bound", true},
@@ -64,32 +65,32 @@ const struct command commands[] = {
      "-o smol\n",
      EXPORT, cmd_export, "folder of checkpoints", false},
     {"tokenize", "FILE ...",
-     "text as a model's tokens, for its training: each file is a document, or, if it is lines of JSON, each line, an "
-     "object with a text",
+     "turn text into a model's tokens, for training; a file is one document, or one document per line if its lines are "
+     "JSON objects with a text",
      "  pianola tokenize book.txt more.jsonl --tokenizer tokenizer.json -o tokens.bin\n"
      "  pianola tokenize book.txt --tokenizer model.gguf -o tokens.bin --json\n"
      "  pianola tokenize --decode tokens.bin --tokenizer tokenizer.json -o book.txt\n",
      TOKENIZE, cmd_tokenize, "file of text", true},
     {"generate", "--weights FILE --prompt TEXT",
-     "write on from a text, with a language model on one rank: GGUF, or safetensors with config.json and "
+     "continue a text with a language model on one rank; the model is a GGUF file, or safetensors with config.json and "
      "tokenizer.json beside them",
      "  pianola generate --weights SmolLM2-135M-Instruct.gguf --prompt 'What is a pianola?' --chat\n"
      "  pianola generate --weights model.safetensors --prompt 'Once upon a time' --tokens 50 --temperature 0 --json\n",
      GENERATE, cmd_generate, NULL, false},
     {"import", "FILE.csv",
-     "write PyTorch's schedule CSV as a schedule script; show, diff and the others take the CSV itself too",
+     "turn PyTorch's schedule CSV into a schedule script; show, diff and the other commands also read the CSV itself",
      "  pianola import zbv.csv -o zbv.lua\n"
      "  pianola show schedules/zbv.lua --format torch-csv | pianola import - | pianola show -\n",
      IMPORT, cmd_import, "file, e.g. schedule.csv", false},
     {"partition", "--profile FILE",
-     "cut a model into stages, each on as many ranks as makes all the fastest (PipeDream's partitioner)",
+     "partition a model into stages, replicated where that makes the whole faster (PipeDream's partitioner)",
      "  pianola partition --profile graph.txt --workers 4 --bandwidth 1e9\n"
      "  pianola partition --profile graph.txt --levels 4x10e9,2x1.25e9 --sum --transfers --json\n"
      "  pianola partition --profile graph.txt --workers 4 --bandwidth 1e9 -o pipedream.lua\n"
      "  pianola partition --model schedules/models/gpt.lua --cluster schedules/clusters/nodes.lua --workers 8\n",
      PARTITION, cmd_partition, NULL, false},
     {"profile", "--model MODEL.lua",
-     "time a model's layers, and write what they take for partition, show and compare (PipeDream's profiler)",
+     "time a model's layers, and write the times for partition, show and compare (PipeDream's profiler)",
      "  pianola profile --model schedules/models/gpt.lua -D width=256 -o gpt_costs.lua\n"
      "  pianola partition --model gpt_costs.lua --workers 4 --bandwidth 1e9\n"
      "  pianola profile --model schedules/models/gpt.lua -o graph.txt && pianola partition --profile graph.txt "
@@ -103,16 +104,16 @@ const struct command commands[] = {
      "  pianola optimal schedules/zbv.lua -D batches=16 --time 60 --json\n",
      OPTIMAL, cmd_optimal, A_SCHEDULE, false},
     {"frontier", "SCHEDULE.lua [OTHER.lua ...]",
-     "the least makespan of the first script's jobs for each cap on live activations, and where the scripts' own "
-     "orders lie",
+     "find the least makespan of the first script's jobs for each cap on live activations, and show where the scripts' "
+     "own orders lie",
      "  pianola frontier schedules/zbv.lua schedules/v_min.lua schedules/v_half.lua\n"
      "  pianola frontier schedules/zb_h1.lua schedules/zb_h2.lua -D batches=12 --svg frontier.svg\n"
      "  pianola frontier schedules/1f1b.lua --cluster schedules/clusters/latency.lua -D latency=1 --json\n"
      "  pianola frontier schedules/1f1b.lua --model schedules/models/gpt.lua --bytes\n",
      FRONTIER, cmd_frontier, A_SCHEDULE, true},
     {"tune", "[SCHEDULE.lua ...]",
-     "find the schedule, of those given or of all that came with the program, and the parameters with which a model "
-     "trains fastest, and why others lose",
+     "find the schedule and the parameters that train a model fastest, and say why others lose; searches the schedules "
+     "given, or all that came with the program",
      "  pianola tune --model schedules/models/gpt.lua --cluster schedules/clusters/nodes.lua --workers 8\n"
      "  pianola tune schedules/1f1b*.lua schedules/zbv.lua --model schedules/models/gpt2.lua -D size=774M \\\n"
      "    --cluster schedules/clusters/nodes.lua --workers 8 --rows 64 --memory 20e9 -o best.lua\n",
@@ -123,12 +124,12 @@ const int ncommands = sizeof commands / sizeof *commands;
 const struct topic topics[] = {
     {"report", "what the figures mean", help_report},
     {"ops", "the instructions", help_ops},
-    {"passes", "the pipeline", help_passes},
+    {"passes", "the passes of the compiler", help_passes},
     {"scripts", "every name and field that scripts can use", help_scripts},
     {"man", "the manual page (roff)", help_man},
-    {"completion-bash", "completion for bash; to try it: . <(pianola help completion-bash)", help_bash},
-    {"completion-zsh", "completion for zsh: a file _pianola in a folder of $fpath", help_zsh},
-    {"completion-fish", "completion for fish; to try it: pianola help completion-fish | source", help_fish},
+    {"completion-bash", "completion for bash; try it with: . <(pianola help completion-bash)", help_bash},
+    {"completion-zsh", "completion for zsh; save it as _pianola in a folder of $fpath", help_zsh},
+    {"completion-fish", "completion for fish; try it with: pianola help completion-fish | source", help_fish},
 };
 const int ntopics = sizeof topics / sizeof *topics;
 

@@ -81,8 +81,8 @@ void help_man(FILE *out) {
           ".RI [ COMMAND \" | \" TOPIC ]\n"
           ".SH DESCRIPTION\n"
           "A schedule is a Lua script: where each job of a training step runs, and in what order.\n"
-          "Pianola makes one instruction stream per rank of it, with every send, receive and fetch explicit and every\n"
-          "buffer at a fixed address, proves the streams together, and replays them on CPUs and GPUs.\n"
+          "Pianola compiles it into one instruction stream per rank, with every send, receive and fetch explicit and\n"
+          "every buffer at a fixed address. It proves the streams together, and replays them on CPUs and GPUs.\n"
           ".SH COMMANDS\n",
           out);
     for (int i = 0; i < ncommands; i++)
@@ -105,11 +105,11 @@ void help_man(FILE *out) {
     fputs(".SH EXIT STATUS\n"
           ".TP\n.B 0\nYes: done, proved, the same.\n"
           ".TP\n.B 1\nNo: does not verify, differs.\n"
-          ".TP\n.B 2\nUsage or trouble; standard error says what and where.\n"
+          ".TP\n.B 2\nUsage error or other trouble; standard error says what and where.\n"
           ".SH ENVIRONMENT\n"
           ".TP\n.B NO_COLOR\nNo colors, unless\n.B \\-\\-color\nsays otherwise.\n"
-          ".TP\n.B FORCE_COLOR\nColors even where standard output is no terminal.\n"
-          ".TP\n.B COLUMNS\nThe width of a terminal that does not say its own.\n"
+          ".TP\n.B FORCE_COLOR\nColors even if standard output is not a terminal.\n"
+          ".TP\n.B COLUMNS\nThe width of a terminal that does not report its own.\n"
           ".SH FILES\n"
           "The schedules that came with the program are listed by\n.BR \"pianola show \\-\\-list\" .\n"
           "Beside them, in their folder,\n.I pianola.d.lua\n"
