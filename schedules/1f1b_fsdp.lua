@@ -1,4 +1,4 @@
--- 1F1B times FSDP: replicas of a pipeline, whose ranks of one stage cut its weights among them.
+-- 1F1B times FSDP: replicas of a pipeline; the ranks of a stage shard its weights.
 -- Each rank gathers its stage once and keeps it for the whole step, so that ZeRO-3 costs a pipeline only one gather and
 -- one reduction per stage.
 --

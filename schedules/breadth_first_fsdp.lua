@@ -1,4 +1,4 @@
--- Breadth-first times FSDP: a looped pipeline whose replicas cut each stage's weights among them.
+-- Breadth-first times FSDP: a looped pipeline whose replicas shard each stage's weights.
 -- All microbatches go through a chunk before the next, so that a chunk is gathered once for all of them: 2 V - min(k, V)
 -- gathers of V chunks with k slots, whatever the number of microbatches.
 -- Lamy-Poirier 2022, "Breadth-First Pipeline Parallelism", section 4.2.

@@ -1,6 +1,6 @@
 -- DualPipe: two pipelines through the same ranks, one from each end, each with a copy of the weights.
 -- Where they meet, the F of one and the B of the other overlap; weight gradients fill idle time.
--- DeepSeek-AI 2024, "DeepSeek-V3 Technical Report", section 3.2.1; the eight steps are those of
+-- DeepSeek-AI 2024, "DeepSeek-V3 Technical Report", section 3.2.1; the eight steps are from
 -- github.com/deepseek-ai/DualPipe. Even microbatches enter at rank 0, odd ones at the last rank. overlap is the share
 -- of an F that its paired B hides: 0 by default, since a device has one compute lane.
 --

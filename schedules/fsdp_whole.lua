@@ -1,4 +1,4 @@
--- FSDP by whole stages: as DDP, but each stage lives on one rank, and the others fetch it.
+-- FSDP by whole stages: like DDP, but each stage lives on one rank, and the others fetch it.
 -- Rahimi 2025, "Unifying Parallelization Schemes to Train Deep Nets", section "Formal definitions of distributed
 -- schedules": w = (s, b). Here both wrap around, so stages and microbatches may exceed the workers.
 -- (fsdp.lua cuts each stage over all ranks.)

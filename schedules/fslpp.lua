@@ -1,4 +1,4 @@
--- Fully Sharded Looped Pipeline Parallelism: as LPP, but each stage's weights live on one rank.
+-- Fully Sharded Looped Pipeline Parallelism: like LPP, but each stage's weights live on one rank.
 -- The ranks of the same stage in other groups fetch them.
 -- Rahimi 2025, "Unifying Parallelization Schemes to Train Deep Nets", section "Formal definitions of distributed
 -- schedules": home h(s, s), compute h(s, b), where group is the paper's R; oldest batch first, as in its simulator.

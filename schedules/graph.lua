@@ -1,4 +1,4 @@
--- Graph: a stage per rank, whatever is ready runs, for models whose stages form a graph.
+-- Graph: a stage per rank, which runs whatever is ready, for models whose stages form a graph.
 -- Backward first. Examples are models/legs.lua and models/unet.lua; without a model, the stages form a chain.
 --
 -- pianola show schedules/graph.lua

@@ -1,5 +1,5 @@
 -- Hanayo: a pipeline that goes down the ranks and back up, waves times: 2 x waves stages per rank.
--- Bubbles as small as Chimera's, without its second copy of the weights; more waves make them smaller still.
+-- Its bubbles are as small as Chimera's, without a second copy of the weights; more waves make them even smaller.
 -- Liu 2023, "Hanayo: Harnessing Wave-like Pipeline Parallelism for Enhanced Large Model Training Efficiency", section
 -- 3; more than P microbatches as units of P, one after the other.
 --

@@ -1,4 +1,4 @@
--- 1F1B over links with latency: as many more warm-up forwards as messages are on their way.
+-- 1F1B over links with latency: extra warm-up forwards cover the messages in flight.
 -- 1F1B (Narayanan 2019) loses 2 c for nearly every microbatch if a message takes c: a rank's next forward waits for a
 -- backward that is still on its way. Rank r of P is P - 1 - r hops from the last, and each hop there and back takes 2 c,
 -- so with ceil(2 c / (F + B)) more forwards per hop, it always has one to run meanwhile:

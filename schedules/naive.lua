@@ -1,5 +1,5 @@
 -- Naive model parallelism: a stage per rank, and one microbatch at a time.
--- What GPipe is compared with: Huang 2019, "GPipe: Efficient Training of Giant Neural Networks using Pipeline
+-- The baseline of GPipe: Huang 2019, "GPipe: Efficient Training of Giant Neural Networks using Pipeline
 -- Parallelism", figure 2(b). Only one rank is busy at any time: the makespan is M P (F + B).
 --
 -- pianola show schedules/naive.lua

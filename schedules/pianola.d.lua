@@ -90,7 +90,7 @@ function params(defaults) end
 ---Whether the optimizer state is in host memory, except while it is used.
 ---@field offload_optimizer? boolean | fun(s: integer): boolean
 ---Values of parameters that `pianola tune` tries, besides workers, batches and tensor: a list for each, or "divisors",
----those of workers.
+---the divisors of workers.
 ---@field tune? table<string, "divisors"|(number|boolean|string)[]>
 ---Number of ranks in the team that replaces each rank, and computes its jobs together. Default 1.
 ---@field tensor? integer
@@ -176,7 +176,7 @@ function unroll(patterns, job) end
 ---@field weight_gradient? number
 ---Bytes of its output.
 ---@field activation number
----Bytes of its stash for the backward. Default: those of its output.
+---Bytes of its stash for the backward. Default: as many as its output.
 ---@field stash? number
 ---Bytes of its weights, and of their gradient. Default: 0.
 ---@field weights? number

@@ -1,4 +1,4 @@
--- Naive pipelining without flushes: every job reads the newest weights, a backward others than its forward.
+-- Naive pipelining without flushes: every job reads the newest weights, so a backward's differ from its forward's.
 -- Harlap 2018, "PipeDream: Fast and Efficient Pipeline Parallel DNN Training", section 3.3, explains why the result is
 -- not the gradient of any loss. It is here for comparison.
 --

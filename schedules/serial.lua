@@ -1,4 +1,4 @@
--- Serial: one rank does everything, one microbatch after the other; what every schedule's result must equal.
+-- Serial: one rank does everything, one microbatch after the other; every schedule's result must equal its result.
 --
 -- pianola show schedules/serial.lua
 --| time    0         10        20        30        40        50        60        70        80        90

@@ -1,4 +1,4 @@
--- STP: braided pairs hide what a team exchanges, in a V of two stages per rank; for -D tensor=2 and more.
+-- STP: braided pairs hide a team's exchanges, in a V of two stages per rank; for -D tensor=2 or more.
 -- Qi 2025, "Synergistic Tensor and Pipeline Parallelism", and its code, github.com/MICLAB-BUPT/STP, stp/schedule.py:
 -- the order, without its copies to host memory. A rank runs each forward together with a backward, another forward or a
 -- weight gradient, part by part. Only forwards that fill the pipeline and backwards that drain it run alone. Rank r has

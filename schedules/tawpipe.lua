@@ -1,4 +1,4 @@
--- TawPipe: as WeiPipe, but weights cross between groups of ranks, such as nodes, once for each group.
+-- TawPipe: like WeiPipe, but weights cross between groups of ranks, such as nodes, only once per group.
 -- A stage's home shares it with its own group, all at once. In each other group, the first rank fetches it and passes it on.
 -- Each microbatch goes forward and then backward through all stages, so one weight arrives in each turn.
 -- Wu & Chen 2025, "TawPipe: Topology-Aware Weight Pipeline Parallelism for Accelerating Long-Context Large Models

@@ -1,4 +1,4 @@
--- TeraPipe: GPipe's order of slices, into which each microbatch is cut along its sequence.
+-- TeraPipe: GPipe's order of slices; each microbatch is cut along its sequence.
 -- Li 2021, "TeraPipe: Token-Level Pipeline Parallelism for Training Large-Scale Language Models", section 3. A token
 -- attends to those before it, so a slice can follow the slices before it through the stages. P ranks with M microbatches
 -- of Q slices take 3 (M Q + P - 1) slices' forwards, and hold M Q slices: GPipe's figures for M Q microbatches. Backwards

@@ -1,4 +1,4 @@
--- V-Cap: two chunks per rank in a V, under any cap on live activations; with a cap of 2 P as fast as ZB-V.
+-- V-Cap: two chunks per rank in a V, under any cap on live activations; as fast as ZB-V with a cap of 2 P.
 -- Qi 2024, "Pipeline Parallelism with Controllable Memory": the trade between memory and bubble, here as one rule. Room
 -- for one activation is reserved for the second chunk, which prevents deadlock: at most cap - 1 microbatches of the
 -- first chunk are in flight. From 4 P / 3 on, forwards come first; with less, the input gradients whose weight gradients

@@ -1,4 +1,4 @@
--- Vocabulary parallelism: a pipeline all of whose ranks compute the last stage, the output, together.
+-- Vocabulary parallelism: a pipeline whose ranks all compute the last stage, the output, together.
 -- The output layer takes more time and memory than another layer of the model; here each rank has a part of its
 -- columns, and all compute it together. The other stages are as in 1F1B. Stage P, the output, sets the pace: between
 -- two microbatches of it, each rank runs the forward and the backward that became ready during the previous one, so

@@ -1,7 +1,7 @@
 -- ZB-H1: 1F1B with the weight gradients in its bubbles, in 1F1B's memory; a third of the bubble.
 -- Qi 2023, "Zero Bubble Pipeline Parallelism", section 2: forwards and input gradients keep 1F1B's order; a weight
 -- gradient runs where the rank would idle, or has no room for another microbatch. The bubble is (P - 1)(F + I - W), and
--- every rank holds P activations, as 1F1B's first.
+-- every rank holds P activations, like 1F1B's first rank.
 --
 -- pianola show schedules/zb_h1.lua
 --| time    0              5              10             15             20             25

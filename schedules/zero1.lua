@@ -1,4 +1,4 @@
--- ZeRO-1: as DDP, but the replicas divide the optimizer's state.
+-- ZeRO-1: like DDP, but the replicas divide the optimizer's state.
 -- Each updates its piece of the weights and shares it: the same bytes travel as in DDP.
 -- Rajbhandari 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", sections 5.1 and 7.2.
 --

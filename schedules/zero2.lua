@@ -1,4 +1,4 @@
--- ZeRO-2: as ZeRO-1, but a replica keeps only its piece of the summed gradient as well.
+-- ZeRO-2: like ZeRO-1, but a replica also keeps only its piece of the summed gradient.
 -- Rajbhandari 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", sections 5.2 and 7.2.
 -- With several microbatches per rank, all gradients are held until the last of them, unless -D sums=1: then a stage's
 -- gradient is reduced after each microbatch.

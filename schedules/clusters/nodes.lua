@@ -1,4 +1,4 @@
--- Nodes of devices that are alike. A link is as fast as the narrowest level that it crosses: within a node, between nodes
+-- Nodes of equal devices. A link has the bandwidth of the narrowest level that it crosses: within a node, between nodes
 -- of a rack, between racks. Each device has its own: contention above it (an oversubscribed switch) is not modelled.
 --
 --   -D kind=h100         a100, h100, h200, b200: SXM devices, 8 in a node; cpu: cores of a machine without GPUs
