@@ -31,7 +31,7 @@ struct listener {
     struct data *held_out;                   /* as in rt_run */
     const double *predicted;
     double predicted_step;
-    bool records; /* writes all files that `run` is asked for during training, and checks that numbers are finite */
+    bool records; /* writes the files that options of `run` name during training, and checks that numbers are finite */
 };
 
 /* Dies if the model has no layers, or the device cannot train it. */

@@ -8,8 +8,8 @@ enum lanes_per { PER_EDGE, PER_PEER, PER_RANK }; /* unit that has its own commun
 /* Earliest start of a rank's communication: once its lane is free; once the one issued before it, on any lane, has
  * started; or once that has ended. */
 enum launch_order { LAUNCH_LANE, LAUNCH_ISSUE, LAUNCH_SERIAL };
-/* Policy for weights: which ones stay on a rank, and when others arrive. SOLVED: as fetch.c and lower_weights.c choose.
- * Otherwise none stays beyond a run of uses, and each arrives zero, one or two runs ahead. */
+/* Policy for weights: which of them stay on a rank, and when the others arrive. SOLVED: as fetch.c and lower_weights.c
+ * choose. Otherwise none stays beyond a run of uses, and each arrives zero, one or two runs ahead. */
 enum prefetch { SOLVED, JUST_IN_TIME, ONE_AHEAD, TWO_AHEAD };
 
 /* Time from the start of a buffer's first access to the end of its last. */

@@ -216,7 +216,7 @@ static int first_needed(const struct plan *plan) {
     return plan->reads == 0 ? i + 1 : 0;
 }
 
-/* Tell the same of a gradient: whether layer g - 1 gives it, or layer g has received it. */
+/* Return whether layer g - 1 gives the gradient, and whether layer g has received it. */
 static bool gradient_is_given(const struct plan *plan, int g) {
     return g > 0 && g < plan->n && input_exchange(&plan->l[g - 1]) && !layer_row_at(plan, g - 1)->team.exchanged &&
            plan->end[g] == step_of(plan, g - 1);

@@ -11,7 +11,7 @@ struct record {
     struct journal losses, metrics; /* rank 0's, open with --losses and --metrics */
     struct tensorboard board;       /* rank 0's, open with --tensorboard */
     float *loss;                    /* loss of each microbatch */
-    double *mine, *all;             /* this rank's figures and its times of updates; the same of all ranks */
+    double *mine, *all;             /* this rank's figures and times of updates; all ranks' */
     double *when;                   /* end of each update of the last stage in a step */
     double *predicted;
     int teller; /* the rank that knows these times and sends them to rank 0 */

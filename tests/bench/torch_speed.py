@@ -5,9 +5,9 @@ Pianola: a process for each rank over TCP. PyTorch: torch.distributed.pipelining
 each rank; on one rank a loop over microbatches. Both: one thread a rank, fp32, AdamW (PyTorch's fused), attention by
 scaled_dot_product_attention. "as installed" is PyTorch as pip brings it; "at its best" has MKL take its fastest kernels
 on processors that are not Intel's, too. Rounds measure all in turns; a run's figure is the median of its steps, and a
-ratio that of the rounds' medians; beside it that of the fastest steps, which others on the machine disturb less. The text
-has as many sequences as a step takes, so both train on the same sum, and their losses are compared.
-"""
+ratio is the median of the rounds' ratios; beside it is the ratio of the fastest steps, which others on the machine
+disturb less. The text has as many sequences as a step takes, so both train on the same sum, and their losses are
+compared. """
 import json
 import os
 import socket

@@ -1,5 +1,5 @@
 -- Every stash, or with recompute every input, goes to host memory meanwhile, and so does the optimizer's state of even
--- stages, where it is asked for. away: how many ranks further a stage's backward runs, so that stashes travel first.
+-- stages, if requested. away: how many ranks further a stage's backward runs, so that stashes travel first.
 local p = params { workers = 2, stages = 2, batches = 2, split = false, state = false, away = 0 }
 return schedule {
   workers = p.workers, stages = p.stages, batches = p.batches,

@@ -485,7 +485,7 @@ bool promise_of_text(const struct program *p, struct promise *out, const char **
     sp->updates.every = p->update;
     costs->clip = takes_norms(p);
     costs->post_validation = validates_afterwards(p);
-    if ((int64_t)p->stages * p->batches > 100000) /* a number that was changed; there are not so many lines */
+    if ((int64_t)p->stages * p->batches > 100000) /* a changed number: the file has fewer lines */
         *why = "there are not so many jobs";
     else
         *why = find_jobs(p, sp);

@@ -144,7 +144,7 @@ int32_t mid_got(const struct promise *want, const struct instr *x);
 int first_member(const struct promise *want, int s); /* the first member of stage s's team, or s */
 /* Reports a false statement of a team's collective about member `me`, or NULL. */
 const char *false_exchange(const struct promise *want, const struct instr *x, int me, int n);
-/* Reports text jobs that are not those of teams, or NULL: every member has each job, on the same rank each time. */
+/* Reports what is wrong with the jobs of teams, or NULL: every member must have each job, always on the same rank. */
 const char *team_error(const struct spec *sp);
 
 /* ---- collect.c ---- */

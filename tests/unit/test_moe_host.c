@@ -87,7 +87,7 @@ static void expert(const struct reference *f, int e, double weight, const double
             y[i] += weight * z[j] * down[j * is->width + i];
 }
 
-/* Counts choices of expert e before token t's, its rank-th: those of lower ranks, and of earlier tokens. */
+/* Counts the choices of expert e that come before token t's rank-th choice: by lower ranks, and by earlier tokens. */
 static int before(const struct reference *f, double p[][16], int t, int e, int rank) {
     int first = t / f->is->context * f->is->context, n = 0;
     for (int i = first; i < first + f->is->context; i++) {

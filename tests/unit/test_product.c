@@ -76,7 +76,7 @@ static void check_all(int m, int n, int k) {
         check(m, n, k, way & 1, way >> 1 & 1, way / 4);
 }
 
-/* Sizes around those of blocks and panels (64, 256, 768), with one row, one column, and none. */
+/* Sizes around the sizes of blocks and panels (64, 256, 768), with one row, one column, and none. */
 Test(product, chains_of_fused_multiply_adds) {
     static const int shapes[][3] = {{1, 1, 1},      {1, 64, 64},   {64, 1, 64},  {64, 64, 1},   {64, 64, 64},
                                     {65, 63, 17},   {16, 80, 96},  {128, 64, 9}, {129, 65, 33}, {40, 130, 9},

@@ -112,7 +112,7 @@ static struct one *members_of(const struct team *t, const struct whole *w, bool 
             l[1].config.attention.kv_heads /= t->members;
             l[1].part = (struct rt_rows){0};
             int64_t inside =
-                4 * (int64_t)rows_of(t) * l[1].in; /* attention's tensors follow those of the member's rows */
+                4 * (int64_t)rows_of(t) * l[1].in; /* attention's tensors follow the tensors of the member's rows */
             l[0].x.space = SP_X, l[0].y = l[1].x = (struct slot){SP_STASH, 0};
             l[1].y = l[2].x = (struct slot){SP_EXT, inside}, l[2].y.space = SP_Y;
             l[2].dy.space = SP_DY, l[2].dx = l[1].dy = (struct slot){SP_WORK, inside};

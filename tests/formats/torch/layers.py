@@ -2,10 +2,10 @@
 stand-in runs, in fp32 and bf16. layers.py LAYERS, which is what the Makefile builds of layers.cpp.
 
 PyTorch computes in float64, by its own formulas and autograd, from the numbers that the layer gets, which bf16 has
-rounded before. What differs is measured by its root mean square against that of PyTorch's result, so one wrong element
-of thousands shows. fp32 may be off by 1e-6: sums of up to some hundred terms, and a few roundings of 2^-24. bf16 keeps
-8 bits, so one rounding is up to 2^-8 and 0.0011 in the mean; it may be off by 0.004, and attention, which rounds
-probabilities, turned keys and their gradients on the way, by 0.008."""
+rounded before. What differs is measured by its root mean square against the root mean square of PyTorch's result, so
+one wrong element of thousands shows. fp32 may be off by 1e-6: sums of up to some hundred terms, and a few roundings of
+2^-24. bf16 keeps 8 bits, so one rounding is up to 2^-8 and 0.0011 in the mean; it may be off by 0.004, and attention,
+which rounds probabilities, turned keys and their gradients on the way, by 0.008."""
 
 import math
 import subprocess

@@ -1,5 +1,5 @@
 """Models that Hugging Face's transformers make, tiny and random, in Pianola: the loss of a sequence, and the tokens that
-greedy generation gives, are those of transformers. A Qwen3's are so from a GGUF file with llama.cpp's names, too; and what
+greedy generation gives, equal transformers'. A Qwen3 also gives them from a GGUF file with llama.cpp's names; and what
 is exported of a checkpoint gives transformers the logits of the model that it came from. published.py PIANOLA"""
 
 import json

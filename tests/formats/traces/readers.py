@@ -1,7 +1,7 @@
 """Traces in the hands of others, for test.sh.
 
 1. Holistic Trace Analysis loads what `show --format hta` writes, of predictions and of a run, and its figures are ours:
-   those of the report, and those that follow from the timeline's rows.
+   the figures of the report, and figures computed from the timeline's rows.
 2. `show --format pftrace` is read by Perfetto's own schema without a field left over, and says what `--format chrome`
    does: the same slices on the same lanes, arrows, memory.
 

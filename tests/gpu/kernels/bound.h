@@ -3,7 +3,7 @@
  * bound, so a test writes the layer's formula once, and says where the device rounds to bf16.
  *
  * Every fp32 operation errs by at most u = 2^-24 of its result (Higham 2002, "Accuracy and Stability of Numerical
- * Algorithms", section 2.2); an FMA is more exact. The errors of approximated functions are those of the CUDA C++
+ * Algorithms", section 2.2); an FMA is more exact. The errors of approximated functions come from the CUDA C++
  * Programming Guide's appendix "Mathematical Functions": __expf 2 + floor(1.173 |x|) ulp, __fdividef 2, exp2f 2, logf
  * 1, tanhf 2. sqrtf and division are rounded correctly. An ulp is at most 2u of a value.
  *

@@ -355,7 +355,7 @@ void grid_run(const char *kernel, dim3 grid, dim3 threads, size_t shared, void (
 
 /* ---- without a stream ---- */
 
-/* Definitions for tests of kernels alone; those of the API, if linked, override these. */
+/* Definitions for tests of kernels alone; the definitions of the API, if linked, override these. */
 #define ALONE __attribute__((weak))
 ALONE void standin_enqueue(cudaStream_t, const char *, std::function<void()> run, std::vector<const void *>) { run(); }
 ALONE void cuda_must(cudaError_t, const char *) {}

@@ -44,8 +44,8 @@ void grid_sync(grid_place at);
  * if its value is not 0. */
 uint64_t grid_exchange(unsigned mask, grid_kind kind, uint64_t value, unsigned source, grid_place at);
 unsigned grid_lane(void);
-/* Copies 4, 8 or 16 bytes to shared memory asynchronously. wait lets all copies land except those of the last `prior`
- * groups, which end at commits. A thread must wait for all of its copies. */
+/* Copies 4, 8 or 16 bytes to shared memory asynchronously. wait lets all copies land except the copies of the last
+ * `prior` groups, which end at commits. A thread must wait for all of its copies. */
 void grid_copy(void *to, const void *from, size_t bytes, grid_place at);
 void grid_commit(void);
 void grid_wait(size_t prior);

@@ -1,7 +1,7 @@
 /* NCCL between threads of one process (nccl_processes.cpp: between processes). An operation is part of a group (of its
  * own, if no group is open), and a group belongs to one communicator. The groups of a rank's communicator run one after
  * another, in issue order, each once all of its streams have reached it, as on NCCL's own stream. A send meets the next
- * receive of the other rank's running group, a collective meets those of all ranks. Nothing completes alone, since NCCL
+ * receive of the other rank's running group, a collective meets all ranks' collectives. Nothing completes alone, since NCCL
  * promises no buffering. */
 #include "nccl_inside.h"
 #include "bf16.h"

@@ -2,7 +2,7 @@
 # Checks the floors of the house: which file may include which, and who allocates. tests/house/tidy has the other rules.
 # Usage: tests/house/floors/floors.sh [ROOT]. Exits 1 when a rule is broken.
 #
-# A folder of compiler/ or runtime/ includes its own headers, and those of the folders that the tables in the README
+# A folder of compiler/ or runtime/ includes its own headers, and headers of the folders that the tables in the README
 # there list for it. The second table of compiler/README.md has the wings, which no folder of the first may include.
 # runtime/ includes nothing of compiler/; all of its folders may include its top. compiler/ includes only ops.h,
 # model.h, attention.h, parameters.h and rt_program.h of runtime/. Exceptions: base/, which stands below the

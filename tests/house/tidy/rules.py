@@ -6,7 +6,7 @@ import os
 import re
 from collections import Counter
 
-from tree import files, text_of
+from tree import files, prose, text_of
 
 LINES_OF_FUNCTION = 60
 PARAMETERS = 7
@@ -17,8 +17,8 @@ LINES_OF_FILE = 500
 LINES_OF_TEST = 600
 COLUMNS = 120
 
-# Phrases that make a reader stop: in comments, or where a comment opens with them.
-WORN = ('so many', 'that of', 'those of')
+# Phrases that make a reader stop: in comments and documents, or where a comment opens with them.
+WORN = ('so many', 'that of', 'those of', 'those which', 'is said', 'is asked', 'the same of')
 WORN_OPENINGS = ('As', 'By', 'In', 'Of', 'That', 'What', 'Which', 'Whose')
 
 
@@ -124,11 +124,20 @@ def phrases(tree):
                 if text.startswith(word + ' '):
                     note(counts, places, f'comments that open with "{word}"', s.path, line)
         for line, text in s.comments:
-            for phrase in WORN:
-                for m in re.finditer(r'\b' + phrase.replace(' ', r'(?:\s|\*)+') + r'\b', text):
-                    note(counts, places, f'comments that say "{phrase}"', s.path, line + text.count('\n', 0, m.start()))
+            for phrase, at in worn(text):
+                note(counts, places, f'comments that say "{phrase}"', s.path, line + at)
+    for path, text in prose(tree.root):
+        for phrase, at in worn(text):
+            note(counts, places, f'comments that say "{phrase}"', path, 1 + at)
     for what, count in counts.items():
         yield *places[what], what, count, 0
+
+
+def worn(text):
+    """Yields each worn phrase in a text, also across lines of a comment, and its line from 0."""
+    for phrase in WORN:
+        for m in re.finditer(r'\b' + phrase.replace(' ', r'(?:\s|\*|#|--|//)+') + r'\b', text):
+            yield phrase, text.count('\n', 0, m.start())
 
 
 def note(counts, places, what, path, line):

@@ -125,6 +125,28 @@ reports $sched.c '// Of a sched.
 reports $sched.c '/* Counts so
  * many ranks, and those of a lane. */' "$sched\.c:18: comments that say \"so many\": 1, limit 0" \
     "$sched\.c:19: comments that say \"those of\": 1, limit 0"
+for phrase in "those which" "is said" "is asked" "the same of"; do
+    reports $sched.c "// A lane, $phrase." "$sched\.c:18: comments that say \"$phrase\": 1, limit 0"
+done
+
+# So do scripts, tests and documents, but not their code.
+reports schedules/1f1b.lua "local note = 'so many'
+--| so many
+-- Runs so
+-- many forwards." 'schedules/1f1b\.lua:3: comments that say "so many": 1, limit 0'
+reports tests/test.sh 'echo "so many"
+# Runs so many tests.' 'tests/test\.sh:2: comments that say "so many": 1, limit 0'
+reports tests/judge.py '"""Runs so many tests."""
+note = "so many"' 'tests/judge\.py:1: comments that say "so many": 1, limit 0'
+reports tests/judge.c 'static const char note[] = "so many"; /* so many */' \
+    'tests/judge\.c:1: comments that say "so many": 1, limit 0'
+reports runtime/page.js 'let note = "so many"
+// so many' 'runtime/page\.js:2: comments that say "so many": 1, limit 0'
+reports README.md '    so many `so many`
+```
+so many
+```
+Runs so many.' 'README\.md:5: comments that say "so many": 1, limit 0'
 
 # limits.txt raises a limit for a reason, and has no superfluous row.
 build_house

@@ -21,9 +21,49 @@ def files(root, folders, endings):
     return sorted(found)
 
 
+PROSE = ('compiler', 'runtime', 'schedules', 'tests'), ('.md', '.lua', '.sh', '.py', '.js') + CODE + ('.cpp',)
+QUOTED = 'tests/house/tidy/', 'tests/house/fuzz/corpus/' # the rules themselves; copies of scripts
+MARKS = {'.lua': r'[ \t]*--(?!\|)', '.sh': r'[ \t]*#', '.py': r'[ \t]*#', '.js': r'[ \t]*//'}
+FENCED = re.compile(r'^```.*?^```|^    .*?$|`[^`\n]*`', re.S | re.M)
+DOCSTRING = re.compile(r'\"\"\".*?\"\"\"', re.S)
+
+
 def text_of(root, path):
     with open(os.path.join(root, path), encoding='utf-8', errors='replace') as f:
         return f.read()
+
+
+def blank(m):
+    """Returns as many line ends as a match has."""
+    return '\n' * m.group().count('\n')
+
+
+def prose(root):
+    """Yields (path, text) of what people read beside compiled code: documents and comments, other lines being blank."""
+    tops = [p for p in sorted(os.listdir(root)) if p.endswith('.md')]
+    for p in tops + files(root, *PROSE):
+        ending = os.path.splitext(p)[1]
+        if p.startswith(QUOTED) or p.startswith(CHECKED) and ending in CODE:
+            continue
+        text = text_of(root, p)
+        if ending == '.md':
+            yield p, FENCED.sub(blank, text)
+        elif ending in MARKS:
+            spans = [m.span() for m in DOCSTRING.finditer(text)] if ending == '.py' else []
+            spans += [m.span() for m in re.finditer('^' + MARKS[ending] + '.*$', text, re.M)]
+            yield p, kept(text, spans)
+        else:
+            yield p, kept(text, [m.span() for m in re.finditer(r'/\*.*?\*/|//[^\n]*', text, re.S)])
+
+
+def kept(text, spans):
+    """Returns the text without anything outside the spans but line ends."""
+    out, last = [], 0
+    for a, b in sorted(spans):
+        if a >= last:
+            out += ['\n' * text.count('\n', last, a), text[a:b]]
+            last = b
+    return ''.join(out)
 
 
 class Tree:

@@ -1,4 +1,4 @@
-/* measure SECONDS COMMAND...: what a command takes. Prints its exit code (or "signal N", or "hangs" after so many
+/* measure SECONDS COMMAND...: measures a command. Prints its exit code (or "signal N", or "hangs" after that many
  * seconds of wall time), its CPU time in milliseconds, and its largest memory in MiB, as the kernel counts both. */
 #include <signal.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Checkpoints of a small model, good ones and, for what damages them, the manifest over whatever the files hold:
  *
  *   checkpoints write DIR STEP STAGES     a whole checkpoint, cut into 1 to 3 stages
- *   checkpoints seal DIR STEP STAGES      a manifest whose checksums are those of the files as they are
+ *   checkpoints seal DIR STEP STAGES      a manifest with the checksums of the files as they are
  *   checkpoints file PATH HEADER BYTES [LENGTH]   a safetensors file: header, that many bytes of data, length as said
  *   checkpoints check PATH STEP           are all parameters of that step there, to the bit? Exit 0 yes, 1 no */
 #include "store/checkpoint.h"

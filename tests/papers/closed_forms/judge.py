@@ -20,7 +20,7 @@ for (op, s, b), (start, end, rank) in job.items():
     if op != "F":
         continue
     last = job.get(("B", s, b)) or job[("W", s, b)]
-    held += last[1] - start  # on the rank of F, and from F's end on that of its last backward
+    held += last[1] - start  # on the rank of F, and from F's end on also on the rank of its last backward
     for t in range(s, stages):  # to the last stage and back
         back = job.get(("B", t, b)) or job[("I", t, b)]
         needed += job[("F", t, b)][1] - job[("F", t, b)][0] + back[1] - back[0]

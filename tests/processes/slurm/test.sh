@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Ranks under the real Slurm, whose daemons run here for two nodes, on an address of this machine alone. The commands
-# are those of runtime/launch.md, word for word. They train to the bits of the in-process run, also after scancel, a
+# are copied from runtime/launch.md, word for word. They train to the bits of the in-process run, also after scancel, a
 # killed task and a requeue.
 cd "$(dirname "$0")/../../.." || exit 2
 . tests/support/lib.sh

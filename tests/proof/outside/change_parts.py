@@ -423,7 +423,7 @@ def added_in_another_order(d, rng):
 
 @kind
 def ranges_changed(d, rng):
-    """Changes what a part is said to contribute: its begin or end, with or without its neighbour at that border. Or
+    """Changes what a part contributes according to the text: its begin or end, with or without its neighbour at that border. Or
     swaps it with another part's, repeats it, or drops it or the job's line."""
     if not d.contributed:
         return False

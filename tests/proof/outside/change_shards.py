@@ -9,7 +9,7 @@ def is_collective(x):
 
 
 def members(d, x):
-    """Returns a collective's instructions in its group's order: those of x's name in lanes of x's group."""
+    """Returns a collective's instructions in its group's order: all with x's name in lanes of x's group."""
     lane = d.ranks[x.rank].lanes[x.lane]
     stage = lambda y: y.s if y.op not in TEAM or d.teams is None else d.teams.first_of(y.s)
     label = lambda y: (y.op, stage(y), y.b, y.inst, y.peer)

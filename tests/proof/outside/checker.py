@@ -11,7 +11,7 @@ compiler/text-form.md), and from runtime/ops.h. It shares nothing with the compi
 One serial walk of all ranks, an instruction at a time with every send blocking, gives every buffer its value
 (values.py). The events S(x) and E(x) in the walk's order form a graph, whose ancestors are bitsets. Two conflicting
 accesses must be ordered E -> S. In an execution without races, each read gets what the walk gave it, so one order's
-values are those of all.
+values are the values of every order.
 
 player.py tests that second claim: it plays random runs of the machine on symbolic bytes.
 """

@@ -153,7 +153,7 @@ class Values:
                             [(max(y, end), z, v) for y, z, v in old if end < z])
 
     def fits(self, x, a, stretches):
-        """A tensor of a kind and stage has one size, that of the buffers named for it."""
+        """A tensor of a kind and stage has one size, the size of the buffers named for it."""
         b = self.p.ranks[x.rank].bufs[a[2]]
         if b.kind == "work":
             self.bad(x, "puts a tensor into the workspace")
@@ -292,7 +292,7 @@ class Values:
         return []
 
     def slices(self, x):
-        """Checks keys and values of other slices: reads those of all earlier forwards, and in a backward its own."""
+        """Checks keys and values of other slices: a job reads what earlier forwards made, and a backward its own, too."""
         p = self.p
         if not p.slices or x.s not in p.attends:
             for role in ("kv", "own", "dkv", "dpast"):

@@ -19,7 +19,7 @@ enum job { FORWARD, RECOMPUTE, BACKWARD, NJOBS };
  *           Pipeline-Parallel DNN Training", section 3.1.
  * SYNC      gradient descent: w(t+1) = w(t) - nu grad f(w(t)).
  *
- * And where they have none, so that the versions are those which the program declares:
+ * If the papers have no formula, the program declares the versions:
  *
  * STASHED   both jobs of a stage read the same version.
  * REPLICAS  the same, where stage s runs on r_s = update[s] ranks in turn, and has as many microbatches in flight on

@@ -88,8 +88,8 @@ expect "their eighth step: the loss of one that never stopped" yes \
 # ---- figures ----
 
 # A microbatch has s rows of h columns, a team c members; keys have h_kv columns, and so do values. Elements have 4
-# bytes. Ring attention (Liu 2023, section 3) passes keys and values around: in the forward each member receives those
-# of all others, 2 s h_kv (c - 1) / c. An all-gather moves as much. The backward moves them again, and their gradients
+# bytes. Ring attention (Liu 2023, section 3) passes keys and values around: in the forward each member receives all
+# others', 2 s h_kv (c - 1) / c. An all-gather moves as much. The backward moves them again, and their gradients
 # as often. Ulysses (Jacobs 2023, section 3.2) exchanges queries, keys, values and attention outputs, s h / c each, of
 # which (c - 1) / c leave the member. Ours merges the first three exchanges into one.
 s=128 h=128 c=4

@@ -46,7 +46,7 @@ def same(one, other):
 
 
 def mean(training, validation):
-    """Losses of an epoch whose updates change nothing are those of a validation on the same text."""
+    """An epoch whose updates change nothing has the losses of a validation on the same text."""
     epoch = [x['loss'] for x in lines(training)]
     got = [x['validation_loss'] for x in lines(validation) if 'validation_loss' in x]
     assert got and all(abs(x - sum(epoch) / len(epoch)) < 1e-6 for x in got), (got, sum(epoch) / len(epoch))

@@ -1,4 +1,4 @@
--- Slices of microbatches whose stages are updated within the step, from weights that are so many updates old.
+-- Slices of microbatches whose stages are updated within the step, from weights that are `updates` updates old.
 local p = params { stages = 3, batches = 6, slices = 1, cut = { 0 }, update = 2, version = 1 }
 
 return schedule {
