@@ -35,7 +35,7 @@ static struct gguf_value value_at(struct gguf_meta *g) {
         v.n = meta_number(g, 8);
     }
     if (v.type >= GGUF_TYPES || v.type == GGUF_ARRAY)
-        die("%s: byte %td: type %u of a value is none that is known", g->file, g->at - g->from, v.type);
+        die("%s: byte %td: unknown value type %u", g->file, g->at - g->from, v.type);
     v.at = g->at;
     if (v.type != GGUF_STRING && v.n > (uint64_t)(g->end - g->at))
         v.n = (uint64_t)(g->end - g->at) + 1; /* products cannot overflow, and this still exceeds the file */
@@ -52,7 +52,7 @@ struct gguf_value gguf_find(const struct gguf_meta *g, const char *key) {
     bytes_at(&look, 4);
     uint64_t version = meta_number(&look, 4);
     if (version != 2 && version != 3)
-        die("%s: GGUF of version %llu; 2 and 3 are read", g->file, (unsigned long long)version);
+        die("%s: GGUF version %llu; only 2 and 3 can be read", g->file, (unsigned long long)version);
     meta_number(&look, 8); /* number of tensors */
     for (uint64_t n = meta_number(&look, 8); n > 0; n--) {
         struct gguf_bytes name = gguf_string_at(&look);

@@ -29,7 +29,7 @@ char *read_file(const char *path, size_t *size) {
     static bool stdin_was_read;
     bool in = strcmp(path, "-") == 0;
     if (in && stdin_was_read)
-        die("-: stdin was read already; name a file for one of the two");
+        die("-: stdin can be read only once; name a file for one of the two");
     stdin_was_read |= in;
     FILE *f = in ? stdin : fopen(path, "rb");
     if (!f)
@@ -60,6 +60,6 @@ const char *file_text(const char *path) {
     size_t size;
     const char *s = read_file(path, &size);
     if (strlen(s) != size)
-        die("%s: byte %zu is zero: this is no text", path, strlen(s));
+        die("%s: byte %zu is zero: this is not text", path, strlen(s));
     return s;
 }

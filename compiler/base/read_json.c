@@ -64,11 +64,11 @@ static uint32_t escaped_character(struct json_in *j) {
     if (x < 0xd800 || x > 0xdfff)
         return x;
     if (x > 0xdbff || j->end - j->at < 2 || j->at[0] != '\\' || j->at[1] != 'u')
-        json_die(j, "half of a surrogate pair, which is no character");
+        json_die(j, "half of a surrogate pair, which is not a character");
     j->at += 2;
     low = four_digits(j);
     if (low < 0xdc00 || low > 0xdfff)
-        json_die(j, "half of a surrogate pair, which is no character");
+        json_die(j, "half of a surrogate pair, which is not a character");
     return 0x10000 + ((x - 0xd800) << 10) + (low - 0xdc00);
 }
 
@@ -101,7 +101,7 @@ const char *json_text(struct json_in *j, size_t *n) {
             j->at++;
             to = write_utf8(to, escaped_character(j));
         } else
-            json_die(j, "\\ and no letter that may follow it");
+            json_die(j, "\\ followed by a letter that is not allowed");
     }
     if (j->at == j->end)
         json_die(j, "a string does not end");
@@ -183,7 +183,7 @@ static void skip_json(struct json_in *j, int depth) {
     size_t n;
     char c = json_peek(j);
     if (depth > 100)
-        json_die(j, "more than 100 lists in each other");
+        json_die(j, "more than 100 nested lists");
     if (c == '{' || c == '[') {
         char end = c == '{' ? '}' : ']';
         for (json_open(j, c); json_more(j, end);) {

@@ -75,13 +75,12 @@ static void warn_of_swapped_ranks(const struct costs *costs) {
         }
     }
     if (stage >= 0 && 2 * away >= jobs)
-        fprintf(
-            stderr,
-            "pianola: warning: %s: does w() return its ranks in the wrong order? It returns the weights' home first, "
-            "then the rank that computes; here stage %d has %d homes and %d rank%s that compute%s, and %lld of %lld "
-            "jobs fetch their weights\n",
-            sp->file, stage, first.homes, first.ranks, first.ranks == 1 ? "" : "s", first.ranks == 1 ? "s" : "",
-            (long long)away, (long long)jobs);
+        fprintf(stderr,
+                "pianola: warning: %s: does w() return its ranks in the wrong order? The weights' home comes first, "
+                "then the rank that computes; here stage %d has %d homes and %d rank%s that compute%s, and %lld of "
+                "%lld jobs fetch their weights\n",
+                sp->file, stage, first.homes, first.ranks, first.ranks == 1 ? "" : "s", first.ranks == 1 ? "s" : "",
+                (long long)away, (long long)jobs);
 }
 
 int cmd_check(const struct settings *settings) {

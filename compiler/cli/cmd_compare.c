@@ -428,16 +428,14 @@ static void put_table_text(struct text *out, const struct table *table, const st
 /* Dies before any work if options exclude each other or a file cannot be written. */
 static void check_comparison(const struct settings *settings) {
     if (!settings->compare.train && (settings->train.data || settings->output || !isnan(settings->compare.target)))
-        die("--%s is about training: give --train, too", settings->train.data ? "data"
-                                                         : settings->output   ? "output"
-                                                                              : "target");
+        die("--%s needs --train", settings->train.data ? "data" : settings->output ? "output" : "target");
     if (settings->compare.train && (settings->compare.sort || settings->compare.steady || settings->jitter.level >= 0))
-        die("--train and --%s exclude each other: the table of losses is another one", settings->compare.sort ? "sort"
-                                                                                       : settings->compare.steady
-                                                                                           ? "steady"
-                                                                                           : "jitter");
+        die("--train and --%s exclude each other: --train prints a table of losses instead",
+            settings->compare.sort     ? "sort"
+            : settings->compare.steady ? "steady"
+                                       : "jitter");
     if ((sorted_by == MEAN || sorted_by == P95) && settings->jitter.level < 0)
-        die("--sort %s: of runs with noise; give --jitter, too", settings->compare.sort);
+        die("--sort %s: this column exists only with --jitter", settings->compare.sort);
     if (!settings->output)
         return;
     if (strcmp(settings->output, "-") == 0)

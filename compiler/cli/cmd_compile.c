@@ -159,7 +159,7 @@ static void check_ours(const struct folder *folder, const char *name, const char
     if (stat(path, &st) != 0)
         return;
     if (!S_ISREG(st.st_mode))
-        die("%s: a file is written there, and this is none; %s", path, advice);
+        die("%s: this must be a regular file to be overwritten, and it is not; %s", path, advice);
     struct text old = {0};
     old.s = read_file(path, &old.n);
     if (old.n == 0)
@@ -233,7 +233,7 @@ static void check_stale(const struct folder *folder) {
 
 static void remove_file(const char *path) {
     if (unlink(path) != 0 && errno != ENOENT)
-        die("%s: of an earlier compile, and cannot be removed: %s", path, strerror(errno));
+        die("%s: cannot remove this file of an earlier compile: %s", path, strerror(errno));
 }
 
 /* Removes what make built from a rank's program, like `make clean`, but only if it is an executable file. */
@@ -260,7 +260,7 @@ static void remove_stale(const struct folder *folder) {
         removed++;
     }
     if (removed > 0)
-        fprintf(stderr, "pianola: %s: %s of an earlier compile removed, not of this one\n", folder->dir,
+        fprintf(stderr, "pianola: %s: removed %s of an earlier compile that this one does not write\n", folder->dir,
                 counted(removed, "file"));
 }
 

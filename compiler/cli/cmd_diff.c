@@ -139,12 +139,12 @@ static struct diff *load_both(const struct script_args *how, const char *const *
     struct side *x = load_side(&loading, file[0]), *y = load_side(&loading, file[1]);
     for (int i = 0; i < how->nset; i++)
         if (!loading.used[i])
-            die("-D %s: no script here has this parameter", how->set[i]);
+            die("-D %s: neither script has this parameter", how->set[i]);
     if (!loading.scripts && for_scripts(how))
-        die("%s is for scripts, and neither of the two is one", for_scripts(how));
+        die("%s is for scripts, and neither side is one", for_scripts(how));
     bool measured = (x->steps != NULL) != (y->steps != NULL); /* the prediction's times are then converted to seconds */
     if (!measured && x->timed && y->timed && x->unit && y->unit && strcmp(x->unit, y->unit) != 0)
-        die("the times of %s are in %s, those of %s in %s; a cluster's `flops` makes them seconds", x->name, x->unit,
+        die("the times of %s are in %s, but %s has %s; a cluster's `flops` converts FLOP to seconds", x->name, x->unit,
             y->name, y->unit);
     double flops = 0;
     struct side *a = predict_measured(&loading, x, y, &flops), *b = predict_measured(&loading, y, x, &flops);
@@ -177,12 +177,12 @@ static const char *read_limit(const char *s, struct limit *limit) {
     errno = 0;
     limit->most = strtod(number, &end);
     if (s[n] != ':' || *number != '+' || end == number || errno || !isfinite(limit->most) || limit->most < 0)
-        die("--fail-on %s: expected what B may have more than A, as in %s:+2%% or %s:+0", s, figure_name[limit->figure],
+        die("--fail-on %s: expected by how much B may exceed A, as in %s:+2%% or %s:+0", s, figure_name[limit->figure],
             figure_name[limit->figure]);
     limit->percent = *end == '%';
     end += limit->percent;
     if (*end && *end != ',')
-        die("--fail-on %s: expected a comma or the end behind the limit", s);
+        die("--fail-on %s: expected a comma or the end after the limit", s);
     return *end ? end + 1 : end;
 }
 
@@ -197,7 +197,7 @@ static bool beyond(const struct diff *diff, const char *limits) {
         if (!diff)
             continue;
         if (!diff_figure(diff, limit.figure, 0, &a) || !diff_figure(diff, limit.figure, 1, &b))
-            die("--fail-on %s: one of the two has no such figure: streams have no times, timelines no memory",
+            die("--fail-on %s: one side has no such figure: streams have no times, timelines no memory",
                 figure_name[limit.figure]);
         if (diff_figure_changed(diff, limit.figure, a, b) &&
             b - a > (limit.percent ? a * limit.most / 100 : limit.most)) {
@@ -238,10 +238,11 @@ static struct diff *try_both(const struct script_args *how, const char *const *f
  * failure. */
 static int git_diff(const struct settings *settings) {
     if (settings->nfiles != 7 && settings->nfiles != 9)
-        die("--git takes what git gives an external diff: a path, and file, hash and mode of both sides");
+        die("--git takes git's arguments of an external diff: a path, then file, hash and mode of each side");
     if (settings->json || settings->markdown || settings->diff.fail_on || settings->fit || settings->diff.svg ||
         settings->diff.html)
-        die("--git prints the text, for git: it goes with none of --json, --markdown, --fail-on, --fit, --svg, --html");
+        die("--git prints text for git: it cannot be combined with --json, --markdown, --fail-on, --fit, --svg, "
+            "--html");
     if (settings->args.nset || for_scripts(&settings->args))
         die("--git: %s is for scripts, which git compares as text",
             settings->args.nset ? "-D" : for_scripts(&settings->args));
@@ -275,7 +276,7 @@ static void check_outputs(const struct output *out) {
     for (int k = 0; k < NOUTPUTS; k++) {
         for (int i = 0; i < k && out[k].path; i++)
             if (out[i].path && same_place(out[i].path, out[k].path))
-                die("two things would be written to %s: name another file for one",
+                die("two outputs would go to %s: name another file for one",
                     strcmp(out[k].path, "-") ? out[k].path : "stdout");
     }
 }
@@ -283,7 +284,7 @@ static void check_outputs(const struct output *out) {
 static void check_times(const struct diff *diff) {
     for (int k = 0; k < 2; k++)
         if (!diff->side[k]->timed)
-            die("%s: it has no times, and a picture needs them; give the script, the compiled folder or timeline.tsv",
+            die("%s: a picture needs times, and this has none; give the script, the compiled folder or timeline.tsv",
                 diff->side[k]->name);
 }
 
@@ -305,8 +306,8 @@ int cmd_diff(const struct settings *settings) {
     if (settings->diff.git)
         return git_diff(settings);
     if (settings->nfiles != 2)
-        die("`diff` needs two: A and B, each a script, PyTorch's CSV, a compiled folder, streams.txt or a timeline; "
-            "see `pianola help diff`");
+        die("`diff` needs A and B, each a script, PyTorch's CSV, a compiled folder, streams.txt or a timeline; see "
+            "`pianola help diff`");
     if (settings->diff.fail_on)
         beyond(NULL, settings->diff.fail_on);
     struct output out[NOUTPUTS] = {0};

@@ -116,7 +116,7 @@ static void print_json(const struct compile *c, const struct outcome *outcome) {
 /* Dies if an option's file cannot be written, or is stdout. */
 static void check_written(const char *option, const char *path, const struct settings *settings) {
     if (path && strcmp(path, "-") == 0)
-        die("--%s -: the report goes to stdout; name a file", option);
+        die("--%s -: stdout has the report; name a file", option);
     check_destination(path, settings);
 }
 
@@ -131,18 +131,19 @@ static void check_run(const struct compile *c, const struct settings *settings) 
         die("--compare trains one rank from the start: it takes no --checkpoint");
     if ((settings->checkpoint.resume && !settings->checkpoint.folder) ||
         (settings->checkpoint.new_data && !settings->checkpoint.resume))
-        die(settings->checkpoint.resume ? "--resume needs --checkpoint DIR, the folder to go on from"
-                                        : "--new-data is for --resume, which goes on from a checkpoint");
+        die(settings->checkpoint.resume ? "--resume needs --checkpoint DIR, the folder to continue from"
+                                        : "--new-data needs --resume, which continues from a checkpoint");
     if (settings->train.steps == 0 && settings->checkpoint.folder &&
         (!settings->checkpoint.resume || !settings->train.held_out))
-        die("--steps 0 trains nothing: with --checkpoint it tells the loss of the newest on --val FILE, with --resume");
+        die("--steps 0 trains nothing: to print the newest checkpoint's loss on --val FILE, give --checkpoint and "
+            "--resume");
     if (settings->train.held_out && c->spec->model->rt.input != INPUT_TOKENS)
-        die("--val: %s: its input is no text, and has no held-out part", c->args.model);
+        die("--val: %s: its input is not text, so there is nothing to hold out", c->args.model);
     if (settings->train.algorithms && !settings->train.cuda)
-        die("--algorithms is about GPUs: train with --device cuda");
+        die("--algorithms needs a GPU: train with --device cuda");
     if (settings->train.one_rank && c->spec->updates.every)
-        die("--compare: one rank would train otherwise, as the stages of this schedule are updated before others are "
-            "done; compare the losses of two runs, which --losses writes");
+        die("--compare: one rank would train differently, because this schedule updates stages before others are done; "
+            "compare the --losses of two runs");
     if (settings->train.steps == 0 && !settings->train.held_out && settings->train.deadline > 0)
         die("--steps 0 trains nothing: there is nothing for --deadline");
     if (settings->train.steps == 0 && settings->record.tensorboard)
@@ -197,7 +198,7 @@ static void tell_first_loss(const struct compile *c, const struct settings *sett
     else
         printf("\nloss      %.4f on the first batch; nothing was trained\n", trained.loss[0]);
     if (!isfinite(trained.loss[0]) && settings->published.weights)
-        fprintf(stderr, "pianola: warning: %s: the loss is %g: its weights are damaged, or those of another model\n",
+        fprintf(stderr, "pianola: warning: %s: the loss is %g: its weights are damaged, or belong to another model\n",
                 settings->published.weights, (double)fabsf(trained.loss[0]));
     host_free(trained.program, trained.arena);
 }
@@ -227,7 +228,7 @@ static void evaluate(const struct compile *c, const struct settings *settings, s
         printf("\nloss      %.4f, perplexity %.4f on %s of %s%s; nothing was trained\n", loss, exp(loss),
                counted(n, "sequence"), counted(c->spec->model->rt.context, "token"), of);
     if (!isfinite(loss))
-        fprintf(stderr, "pianola: warning: the loss is %g: the weights are damaged, or those of another model\n",
+        fprintf(stderr, "pianola: warning: the loss is %g: the weights are damaged, or belong to another model\n",
                 fabs(loss));
     host_free(trained.program, trained.arena);
 }
@@ -289,7 +290,7 @@ static int train_steps(const struct compile *c, const struct settings *settings,
     if (whole && settings->record.timeline)
         run_timeline(&trained, settings->train.cuda ? 0 : outcome.cores, settings->record.timeline);
     else if (settings->record.timeline)
-        fprintf(stderr, "pianola: the last steps are left: no timeline is written\n");
+        fprintf(stderr, "pianola: no step was left to measure: wrote no timeline\n");
     (settings->json ? print_json : print_text)(c, &outcome);
     return whole ? 0 : 128 + trained.result.signal;
 }

@@ -13,9 +13,11 @@
 /* Checks, before any compile, that the format supports the requested style. */
 static void check_style(const struct style *style, const struct format *format) {
     if (!(format->traits & DRAWN) && (style->with || style->by || style->from > 0 || style->to > 0))
-        die("--with, --color-by, --from and --to are for what is drawn: --format %s", listed(format_words_with(DRAWN)));
+        die("--with, --color-by, --from and --to are for formats that are drawn: --format %s",
+            listed(format_words_with(DRAWN)));
     if (!(format->traits & ARROWS) && style->with & WITH_SENDS)
-        die("--with sends: arrows are for pictures, --format %s; try --with lanes", listed(format_words_with(ARROWS)));
+        die("--with sends: only pictures have arrows, --format %s; try --with lanes",
+            listed(format_words_with(ARROWS)));
     if (style->to > 0 && style->to <= style->from)
         die("--to %g: not after --from %g", style->to, style->from);
 }
@@ -25,18 +27,18 @@ enum { MOST_DRAWN = 4000000 };
 
 static void check_steps(const struct settings *settings, const struct format *format) {
     if (settings->draw.copies && !(format->traits & STEPS))
-        die("--steps: --format %s is of one step; those of several are %s", format->name,
+        die("--steps: --format %s shows a single step; formats of several steps are %s", format->name,
             listed(format_words_with(STEPS)));
     if (settings->draw.copies && settings->draw.measured)
-        die("--steps and --measured exclude each other: a trace has all the steps that were measured");
+        die("--steps and --measured exclude each other: a trace has all measured steps");
 }
 
 static void check_jitter(const struct settings *settings, const struct format *format) {
     if (settings->jitter.level >= 0 && !(format->traits & FIGURES))
-        die("--jitter: --format %s has no figures; those that have are %s", format->name,
+        die("--jitter: --format %s has no figures; formats with figures are %s", format->name,
             listed(format_words_with(FIGURES)));
     if (settings->jitter.level >= 0 && settings->draw.measured)
-        die("--jitter and --measured exclude each other: what was measured has its own noise");
+        die("--jitter and --measured exclude each other: a measurement has its own noise");
 }
 
 /* Replaces the compiled step by a number of steps, or of repetitions of the period. The report remains the one
@@ -69,7 +71,7 @@ static void check_from(const struct compile *c, const struct style *style) {
 static void write_ranks(const struct compile *c, const struct format *f, const char *dir) {
     const char *more = format("%s/rank%d%s", dir, c->program->workers, f->suffix);
     if (access(more, F_OK) == 0)
-        die("%s: of a trace with more ranks; together they would be read as one: remove it, or name another folder",
+        die("%s: belongs to a trace with more ranks; the two would be read as one: remove it, or name another folder",
             more);
     make_folder(dir);
     for (int k = 0; k < c->program->workers; k++) {
@@ -126,11 +128,11 @@ static struct gist show_frame(const struct settings *settings, struct text *t) {
 
 static void check_watch(const struct settings *settings, const struct format *format) {
     if (format != &formats[0] || settings->output || settings->draw.measured || *settings->dump)
-        die("--watch draws the %s of a prediction, again and again: it goes with none of --format, --json, --output, "
+        die("--watch redraws the %s of a prediction: it cannot be combined with --format, --json, --output, "
             "--measured, --dump",
             formats[0].name);
     if (!isatty(STDOUT_FILENO))
-        die("--watch draws in a terminal, and stdout is none");
+        die("--watch draws in a terminal, and stdout is not one");
 }
 
 int cmd_show(const struct settings *settings) {

@@ -138,7 +138,7 @@ void parse_command_line(struct settings *settings, const struct command *command
     put(&files, "pianola %s", command->name);
     for (int i = optind; i < argc; i++) {
         if (!*argv[i])
-            die("`%s` was given an empty name instead of a file's", command->name);
+            die("`%s` was given an empty file name", command->name);
         put_word(&files, " ");
         put_shell(&files, argv[i]);
     }

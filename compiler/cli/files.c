@@ -159,7 +159,7 @@ static void place_from(size_t first) {
     for (size_t i = first; i < nstaged; i++)
         if (rename(staged[i].beside, staged[i].path) != 0)
             die("%s: %s%s", staged[i].path, strerror(errno),
-                i > first ? "; files before it are new by now: write all of them again" : "");
+                i > first ? "; the files before it are already new: write all of them again" : "");
     nstaged = first;
     if (nstaged == 0)
         forget_staged();
@@ -182,7 +182,7 @@ void write_file(const char *path, const struct text *t) {
 
 FILE *begin_file(const char *path) {
     if (strcmp(path, "-") == 0 || written_into(path))
-        die("%s: is no regular file, as this is written to", path);
+        die("%s: is not a regular file, so it cannot be written to", path);
     struct staged *staged = stage(path);
     FILE *f = fopen(staged->beside, "wb");
     if (!f)
@@ -224,7 +224,7 @@ void check_apart(const char *out, const char *in) {
     struct stat a, b;
     if (out && in && strcmp(out, "-") != 0 && strcmp(in, "-") != 0 && stat(out, &a) == 0 && S_ISREG(a.st_mode) &&
         stat(in, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
-        die("%s: this file is read; name another to write to", out);
+        die("%s: this file is an input; name another one to write to", out);
 }
 
 /* Returns the nearest existing ancestor of the path; missing folders are created in it. */
@@ -243,15 +243,15 @@ const char *folder_named(const char *name) {
         n--;
     const char *path = format("%.*s", (int)n, name);
     if (strcmp(path, "-") == 0)
-        die("-o -: many files are written, which go into a folder; for one named -, say ./-");
+        die("-o -: several files are written into a folder; for a folder named -, write ./-");
     if (stat(path, &st) != 0 && lstat(path, &st) == 0)
-        die("%s: this link leads nowhere; make the folder that it names, or remove it", path);
+        die("%s: this link is broken; make the folder that it names, or remove it", path);
     if (stat(path, &st) != 0) /* a place for a file also has room for a folder */
         try_to_write(format("%s/file", there_above(path)), path);
     else if (S_ISDIR(st.st_mode))
         try_to_write(format("%s/file", path), path);
     else
-        die("%s: this is no folder, and many files are written: -o takes a folder, there or not yet", path);
+        die("%s: this is not a folder, but several files are written: -o takes a folder, existing or new", path);
     return path;
 }
 
@@ -269,12 +269,12 @@ int lock_folder(const char *path) {
     if (flock(fd, LOCK_EX | LOCK_NB) == 0)
         return fd;
     if (errno == EWOULDBLOCK) {
-        fprintf(stderr, "pianola: %s: another compile writes there; waiting until it has\n", path);
+        fprintf(stderr, "pianola: %s: another compile is writing there; waiting for it\n", path);
         while (flock(fd, LOCK_EX) != 0 && errno == EINTR)
             ;
         return fd;
     }
-    fprintf(stderr, "pianola: warning: %s: no locks here (%s): nothing keeps another compile from writing there too\n",
+    fprintf(stderr, "pianola: warning: %s: no locks here (%s): another compile could write there at the same time\n",
             path, strerror(errno)); /* as happens on NFS */
     return fd;
 }

@@ -81,7 +81,7 @@ static struct report *report_of(const struct compile *c, struct timeline *tl, in
 
 /* Returns what to do if the run was of another program, for example for want of an option. */
 static const char *advice_on(const struct script_args *args) {
-    static const char same[] = "give -D, --model, --cluster and --lanes as it was measured with";
+    static const char same[] = "give the -D, --model, --cluster and --lanes that it was measured with";
     if (!args->model)
         return format("%s: --model is missing, and every run has one", same);
     return args->cluster ? same : format("%s: --cluster is missing, whose times decide the order of the jobs", same);
@@ -91,7 +91,9 @@ void take_measured(struct compile *c, const char *path) {
     struct side *side = side_of_program(path, c->program, NULL);
     struct timeline_rows *rows = read_measured(path);
     if (!rows->nsteps)
-        die("%s: it has no column step, so it was not measured; `pianola run --timeline FILE` writes what was", path);
+        die("%s: it has no column step, so it was not measured; `pianola run --timeline FILE` writes a measured "
+            "timeline",
+            path);
     const double *took = durations_of(rows);
     side_times(side, path, rows, advice_on(&c->args));
     int32_t **row = NEW(int32_t *, c->program->workers); /* per instruction: its row within a step */

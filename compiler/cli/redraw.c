@@ -151,7 +151,7 @@ static const char *changed_file(const struct files *files) {
                 if (event->wd != files->file[i].folder)
                     continue;
                 if (event->mask & (IN_DELETE_SELF | IN_MOVE_SELF))
-                    give_up("%s: its folder is no longer there", files->file[i].arg);
+                    give_up("%s: its folder is gone", files->file[i].arg);
                 if (event->len && strcmp(event->name, files->file[i].name) == 0)
                     changed = files->file[i].arg;
             }
@@ -280,7 +280,7 @@ static void draw_frame(const struct watcher *watcher) {
     if (lines > 0 && room >= 0)
         put_word(&out, "\033[K\n");
     put_lines(&out, &watcher->bad, rows - 1);
-    put(&out, "%s\033[K\033[J", watcher->line.n ? watcher->line.s : "watching; Ctrl-C ends this");
+    put(&out, "%s\033[K\033[J", watcher->line.n ? watcher->line.s : "watching; Ctrl-C stops");
     tell_terminal(out.s);
     scratch_end(scratch);
 }

@@ -60,7 +60,7 @@ struct trained train_and_record(const struct compile *c, const struct settings *
     }
     struct trained trained = train(c, settings, data, settings->train.steps, kept, "training", listener);
     if (trained.result.bad.step > 0) /* the user allowed such a training to continue */
-        fprintf(stderr, "pianola: warning: %s; the training went on (--allow-nonfinite)\n",
+        fprintf(stderr, "pianola: warning: %s; the training continued (--allow-nonfinite)\n",
                 nonfinite_say(&trained.result.bad, what, sizeof what));
     if (settings->record.loss_svg)
         draw_record(&record, &trained.result);

@@ -58,7 +58,7 @@ static cuda_train_function *cuda_library(void) {
     const char *path = named ? named : access(beside, F_OK) == 0 ? beside : format("%s/../lib/libpianola-cuda.so", dir);
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL), *train = library ? dlsym(library, "cuda_train") : NULL;
     if (!train)
-        die("--device cuda needs its own library: %s; `make gpu` builds it where nvcc is", dlerror());
+        die("--device cuda needs its own library: %s; `make gpu` builds it if nvcc is installed", dlerror());
     return (cuda_train_function *)(uintptr_t)train;
 }
 
@@ -115,7 +115,7 @@ static void check_machine_memory(const struct compile *c) {
 
 /* Returns "; to go on from the newest checkpoint: COMMAND", or NULL without --checkpoint. */
 static const char *how_to_go_on(const struct settings *settings) {
-    return settings->checkpoint.folder ? format("; to go on from the newest checkpoint: %s%s", settings->command,
+    return settings->checkpoint.folder ? format("; to continue from the newest checkpoint: %s%s", settings->command,
                                                 settings->checkpoint.resume ? "" : " --resume")
                                        : NULL;
 }

@@ -138,7 +138,7 @@ static void check_only(struct json_in *j, struct described *d, const char *name)
             fits |= n <= (size_t)(j->end - j->at) && memcmp(j->at, expected, n) == 0;
         }
     if (expected && !fits)
-        d->other = format("its %s is other than %s", name, expected);
+        d->other = format("its %s is not %s", name, expected);
 }
 
 /* Reads a member. inside: it is in the object that describes rope's scaling. */
@@ -195,7 +195,7 @@ static struct described of_config(const char *path) {
 
 static const char *need_key(const struct described *d, const char *key, double x, const char *what) {
     if (isnan(x))
-        die("%s: says no %s of its model; name the model with --model", d->file, what);
+        die("%s: does not give its model's %s; name the model with --model", d->file, what);
     if (!(x >= 1 && x <= INT32_MAX && x == floor(x)))
         die("%s: says %g for the %s of its model; expected a whole number from 1 to %d", d->file, x, what, INT32_MAX);
     return format("%s=%.0f", key, x);
@@ -205,7 +205,7 @@ enum { MOST_SET = 17 };
 
 static void check_eps(const struct described *d) {
     if (!((float)d->eps > 0))
-        die("%s: does not say what its norms add to a variance, a number above 0; name the model with --model",
+        die("%s: does not give the number above 0 that its norms add to a variance; name the model with --model",
             d->file);
 }
 
@@ -215,11 +215,11 @@ static int set_rarer(const struct described *d, const char **set) {
     bool llama3 = d->scaling && strcmp(d->scaling, "llama3") == 0;
     int n = 0;
     if (!isnan(d->rotated) && d->rotated != columns_of_head(d))
-        die("%s: its rope turns %g of the %g columns of a head, and llama.lua's all", d->file, d->rotated,
+        die("%s: its rope rotates %g of the %g columns of a head, but llama.lua's rotates all", d->file, d->rotated,
             columns_of_head(d));
     check_eps(d);
     if (d->scaling && !llama3 && strcmp(d->scaling, "linear") != 0)
-        die("%s: its rope is scaled (%s), which llama.lua cannot say", d->file, tame(d->scaling));
+        die("%s: its rope is scaled (%s), which llama.lua cannot express", d->file, tame(d->scaling));
     if (d->scaling && (!(d->factor > 0) || (llama3 && (isnan(d->low) || isnan(d->high) || isnan(d->trained)))))
         die("%s: does not say how its rope is scaled (%s)", d->file, tame(d->scaling));
     if (strcmp(d->architecture, "qwen2") == 0)
@@ -266,7 +266,8 @@ static int set_gpt2(const struct described *d, const char **set) {
         need_key(d, "heads", d->heads, "heads"),           need_key(d, "vocab", d->vocab, "vocabulary"),
         need_key(d, "context", d->positions, "positions"), d->tied ? "tied=true" : "tied=false"};
     if (!isnan(d->inner) && d->inner != 4 * d->width)
-        die("%s: its inner width is %.0f, and gpt2.lua's four times the width, %.0f", d->file, d->inner, 4 * d->width);
+        die("%s: its inner width is %.0f, but gpt2.lua's is four times the width, %.0f", d->file, d->inner,
+            4 * d->width);
     enum { N = sizeof all / sizeof *all };
     memcpy(set, all, sizeof all);
     check_eps(d);
@@ -294,7 +295,7 @@ static const struct architecture *known_architecture(const struct described *d) 
             return &architectures[i];
         put(&names, "%s%s", i ? ", " : "", architectures[i].name);
     }
-    die("%s: a model of architecture '%s'; known are %s. Write it as a script, and give it with --model", d->file,
+    die("%s: unknown architecture '%s'; known are %s. Write the model as a script, and give it with --model", d->file,
         tame(d->architecture), names.s);
 }
 
@@ -309,8 +310,8 @@ static void check_tied(struct described *d, const char *weights) {
         table = named_find(file, tables[i]);
     if (table && !named_equal(head, table)) {
         fprintf(stderr,
-                "pianola: warning: %s says that the output layer is the token table, but lm_head.weight of %s is "
-                "another: it is read\n",
+                "pianola: warning: %s says that the output layer is the token table, but %s has a different "
+                "lm_head.weight, which is used\n",
                 d->file, weights);
         d->tied = false;
     }
@@ -335,7 +336,7 @@ void model_of_weights(struct script_args *args, const char *weights) {
     if (access(weights, R_OK) != 0)
         die("%s: %s", weights, strerror(errno));
     if (!gguf && access(config, R_OK) != 0)
-        die("%s: no config.json lies beside it, which would say its model; give that with --model", weights);
+        die("%s: no config.json beside it describes its model; name the model with --model", weights);
     struct described d = gguf ? of_gguf(&g) : of_config(config);
     if (!d.architecture)
         die("%s: has no model_type", config);
@@ -387,7 +388,7 @@ void tell_difference(const char *weights, const struct stage *st, int n, int64_t
     bool beside = !named_is_gguf(file) && access(config, R_OK) == 0;
     struct named_said said = beside ? said_by_config(config) : *named_said(file);
     if (!isnan(said.rope) && (double)rows > said.positions)
-        fprintf(stderr, "pianola: warning: %s says that its model has learned %.0f positions, and these are %lld\n",
+        fprintf(stderr, "pianola: warning: %s says that its model has learned %.0f positions, but this run uses %lld\n",
                 beside ? config : weights, said.positions, (long long)rows);
     for (int s = 0; s < n; s++)
         if (import_differs(file, beside ? config : weights, &said, &st[s].rt, why, sizeof why)) {

@@ -326,7 +326,7 @@ void emit_fit(struct text *t, const struct diff *diff) {
             diff->side[1]->name);
     for (int i = 0; i < side->n; i++) { /* counts the sets of weights: the stages' and, in a tied model, the table's */
         if (side->op[i].stage >= side->n)
-            die("--fit: %s has a row of stage %d, but %d operations only", side->name, side->op[i].stage, side->n);
+            die("--fit: %s has a row of stage %d, but only %d operations", side->name, side->op[i].stage, side->n);
         if (side->op[i].op == OP_F && side->op[i].stage >= stages)
             stages = side->op[i].stage + 1;
         if (has_cost(side->op[i].op) && side->op[i].stage >= sets)

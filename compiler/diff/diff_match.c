@@ -274,8 +274,7 @@ static void set_rate(struct diff *diff) {
     }
     diff->base.rate = a->steps ? took[0] / took[1] : took[1] / took[0];
     if (!(diff->base.rate >= LEAST_TIME && diff->base.rate <= MOST_TIME))
-        die("%s has no job that %s has too and that takes some time in both: their times, %s and %s, cannot be "
-            "compared",
+        die("%s has no job in common with %s that takes time in both, so their units, %s and %s, cannot be compared",
             a->name, b->name, a->unit, b->unit);
     diff->unit = "s";
     for (int i = 0; i < predicted->n; i++) {

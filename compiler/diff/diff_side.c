@@ -177,8 +177,7 @@ struct side *side_of_rows(const char *name, struct timeline_rows *rows) {
     int slices = count_slices(rows);
     int nlanes = 0, workers = rows->n ? rows->row[rows->n - 1].rank + 1 : 0;
     if (workers > rows->n)
-        die("%s: its last rank is %d, but it has %d rows only: a rank without any is no rank", name, workers - 1,
-            rows->n);
+        die("%s: its last rank is %d, but it has only %d rows: every rank must have one", name, workers - 1, rows->n);
     for (int i = 0; i < rows->n; i++)
         nlanes += new_lane(rows, i);
     struct side *side = side_new(name, rows->n, nlanes, workers);
@@ -248,7 +247,7 @@ void side_times(struct side *side, const char *file, struct timeline_rows *rows,
         const struct diff_op *op = &side->op[i];
         same = is_row_of(side, op, row, slices);
         if (!same)
-            die("%s%s: this row is no instruction of the program, which has %s%s on rank %d there; %s", file,
+            die("%s%s: this row is not an instruction of the program, which has %s%s on rank %d there; %s", file,
                 rows->nsteps ? format(", rank %d's %s in lane %s", row->rank, op_name[row->op], row->lane)
                              : format(":%d", i + 2),
                 diff_op_name(op), op->bytes < 0 ? "" : format(" of %lld bytes", (long long)op->bytes), op->rank,

@@ -243,7 +243,7 @@ static void put_diff_legend(struct text *t, const struct picture *picture) {
     int frames = diff->moved + diff->reordered;
     put_scale(t, picture, picture->bottom + 4);
     put_op_keys(t, &at, picture->drawn);
-    put_key(t, &at, "fill=\"#99c7e0\"", "faded: unchanged but for its time");
+    put_key(t, &at, "fill=\"#99c7e0\"", "faded: only its time changed");
     if (diff->moved)
         put_key(t, &at, "class=\"v\"", "moved to another rank");
     if (diff->reordered)
@@ -256,7 +256,8 @@ static void put_diff_legend(struct text *t, const struct picture *picture) {
         put_band_keys(t, &at, picture->top, picture->limit, picture->low);
     if (frames > picture->joined)
         put(t,
-            "<text x=\"%d\" y=\"%.2f\">not drawn: %d moved or reordered messages, or operations of no length</text>\n",
+            "<text x=\"%d\" y=\"%.2f\">not drawn: %d moved or reordered messages, or operations of zero "
+            "length</text>\n",
             LEFT, at.y + 15, frames - picture->joined);
 }
 

@@ -136,9 +136,10 @@ static void put_account(struct text *t, const struct diff *diff, const struct me
     put_figure_row(t, markdown, "makespan", time_text((double)x * diff->tick, measure, a),
                    time_text((double)y * diff->tick, measure, b), signed_time(y - x, diff, measure, delta));
     if (idle)
-        put(t,
-            "\nother: nothing that is known of kept the rank: of a measurement, say, that ranks share its cores; of a "
-            "timeline\nwithout its program, that it does not tell\n");
+        put(t, "\n"
+               "other: nothing known kept the rank waiting. In a measurement, ranks may share cores; a timeline "
+               "without its program\n"
+               "may not show the cause\n");
 }
 
 static const char *before_in_lane(const struct side *side, int i) {
@@ -261,8 +262,11 @@ static void put_root(struct text *t, const struct diff *diff, const struct root 
 static void put_roots(struct text *t, const struct diff *diff, const struct measure *measure, bool markdown) {
     if (!diff->nroots)
         return;
-    put(t, "\n%sRoots: %d, behind all %d operations that shifted\n%s", markdown ? "### " : "", diff->nroots,
-        diff->shifted, markdown ? "\n```\n" : "");
+    put(t,
+        "\n"
+        "%sRoots: %d, which explain all %d operations that shifted\n"
+        "%s",
+        markdown ? "### " : "", diff->nroots, diff->shifted, markdown ? "\n```\n" : "");
     for (int i = 0; i < diff->nroots && i < LINES; i++)
         put_root(t, diff, &diff->root[i], measure);
     if (diff->nroots > LINES)
@@ -354,7 +358,8 @@ static void put_summary(struct text *t, const struct diff *diff, const struct me
             diff->side[0]->steps ? 'B' : 'A', diff->side[diff->side[0]->steps != NULL]->unit, 1 / diff->base.rate);
     bool steps = diff->side[0]->steps || diff->side[1]->steps;
     if (diff->tick > 0 && steps && !diff->tells)
-        put(t, "too few steps to tell a change from chance: record more (6 beside a prediction, 4 on both sides)\n");
+        put(t, "too few steps to tell a change from chance: record more (6 against a prediction, 4 on each side of two "
+               "measurements)\n");
     for (int k = 0; diff->tick > 0 && diff->unit && k < 2; k++)
         if (!diff->side[k]->unit)
             put(t, "%c names no unit; its times are taken as %s, as %c's are\n", 'A' + k,
@@ -380,7 +385,8 @@ void emit_diff(struct text *out, const struct diff *diff, bool markdown, bool as
     put_summary(out, diff, &measure, ascii);
     put_figures(out, diff, &measure, markdown);
     if (diff->rewired)
-        put(out, "\nThe operations are the same, but not all operands, waits or places in memory.\n");
+        put(out, "\n"
+                 "The operations are the same, but some operands, waits or addresses differ.\n");
     if (diff->tick > 0 && diff->side[0]->n && diff->side[1]->n && !diff_same(diff))
         put_account(out, diff, &measure, markdown);
     put_groups(out, diff, diff->kind, diff->nkinds, "kind", &measure, markdown);

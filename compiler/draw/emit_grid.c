@@ -389,7 +389,7 @@ static void put_repeated(struct text *t, const struct canvas *canvas, const stru
     const char *line = canvas->style->ascii ? "|--|" : "├──┤";
     char time[32];
     if (p->period == 0) {
-        put(t, "%*s%s a step; a rank begins it when its own lanes have ended the one before\n", canvas->margin, "",
+        put(t, "%*s%s a step; a rank begins one when its own lanes have finished the one before\n", canvas->margin, "",
             line);
         return;
     }
@@ -424,10 +424,12 @@ static void put_letters_legend(struct text *t, const struct canvas *canvas, cons
                         : "the numbers are microbatches",
         updates ? ", of U updates" : "");
     if (any_takes_no_time(canvas))
-        put(t, "%*sjobs that take no time, or none beside the time it is, are not drawn\n", canvas->margin, "");
+        put(t, "%*sjobs that take no time, or next to none, are not drawn
+", canvas->margin, "");
     if (canvas->mixed)
         put(t,
-            "%*swhere jobs are shorter than a cell, their letters take turns, each as often as its share of the time\n",
+            "%*swhere jobs are shorter than a cell, their letters take turns, each as often as its share of the time
+",
             canvas->margin, "");
     if (canvas->cramped)
         put(t, "%*sa larger --width, or show's --from and --to, makes room for all numbers\n", canvas->margin, "");

@@ -16,7 +16,7 @@ static void put_ahead(struct text *t, const struct report *report, const struct 
     }
     const char *name = i ? "two" : "one";
     if (beyond > 0)
-        put(t, "             %s ahead would need %s more than there is\n", name, bytes_text(beyond, bytes));
+        put(t, "             %s ahead would need %s more than is available\n", name, bytes_text(beyond, bytes));
     else
         put(t, "             %s ahead: %s %s, in %s\n", name, time_text(exposed, measure, time), measure->name,
             bytes_text(peak, bytes));
@@ -40,10 +40,10 @@ void put_weights(struct text *t, const struct report *report, const struct measu
     }
     put(t, "fetched      %s of weights, ", bytes_text(received, a)); /* in `run`, "weights" means a fingerprint */
     put(t, received == bound ? "the least" : "at least %s", bytes_text(bound, b));
-    put(t, "; a rank waits %s %s for them at most, in %s\n", time_text(exposed, measure, a), measure->name,
+    put(t, "; a rank waits for them at most %s %s, in %s\n", time_text(exposed, measure, a), measure->name,
         bytes_text(peak, b));
     if (apart > 0) /* the owners of a stage's shards need the gather at different places */
-        put(t, "             %d of %d gathers go shard by shard\n", apart, gathers);
+        put(t, "             %d of %d gathers run shard by shard\n", apart, gathers);
     for (int i = 0; i < 2 && report->rank[0].weights->tried; i++)
         put_ahead(t, report, measure, i);
 }

@@ -44,7 +44,7 @@ static void check_expressible(struct torch *torch) {
             "update = \"flush\" makes it one",
             sp->file);
     const char *why = sp->pred       ? "the schedule has dependencies of its own"
-                      : is_graph(sp) ? "the model is no chain of stages"
+                      : is_graph(sp) ? "the model is not a chain of stages"
                                      : NULL;
     if (why)
         die("%s: PyTorch's CSV is for a chain of stages, but %s", sp->file, why);
@@ -59,10 +59,10 @@ static void check_expressible(struct torch *torch) {
                 "%d",
                 sp->file, torch->rank[j->s], j->rank, j->s);
         if (j->home >= sp->workers)
-            die("%s: PyTorch's CSV cannot say that the weights of stage %d are sharded over ranks", sp->file, j->s);
+            die("%s: PyTorch's CSV cannot express that the weights of stage %d are sharded over ranks", sp->file, j->s);
         if (j->home != j->rank)
-            die("%s: PyTorch's CSV cannot say that %s runs on rank %d with weights of rank %d", sp->file, name, j->rank,
-                j->home);
+            die("%s: PyTorch's CSV cannot express that %s runs on rank %d with weights of rank %d", sp->file, name,
+                j->rank, j->home);
         torch->rank[j->s] = j->rank;
     }
     for (int i = 0; i < sp->npairs; i++) {
@@ -253,9 +253,9 @@ void emit_torch(struct text *out, const struct spec *sp, const struct sched *sc,
     struct torch torch = {sp, NEW(int, sp->stages), NEW(struct row, sp->workers)};
     int *left = NEW(int, sp->stages);
     if (sp->names.slices)
-        die("%s: PyTorch's CSV has no slices: a job there is of a whole microbatch; leave 'slices' out", sp->file);
+        die("%s: PyTorch's CSV has no slices: its jobs are for whole microbatches; leave 'slices' out", sp->file);
     if (sp->names.member)
-        die("%s: PyTorch's CSV cannot say that ranks compute a job together: leave teams out", sp->file);
+        die("%s: PyTorch's CSV cannot express that ranks compute a job together: leave teams out", sp->file);
     check_expressible(&torch);
     list_jobs(&torch, sc);
     for (int s = 0; s < sp->stages; s++)

@@ -27,7 +27,8 @@ static struct timeline_rows *merge_ranks(const char *dir, struct timeline_rows *
     for (int k = 0, at = 0; k < all->nsteps; k++)
         for (int r = 0; r < n; at += of[r++]->n) {
             if (of[r]->nsteps != all->nsteps || of[r]->step[k] != all->step[k])
-                die("%s has other steps than %s: they are not of one run", rank_file(dir, r), rank_file(dir, 0));
+                die("%s has different steps than %s: they are not from the same run", rank_file(dir, r),
+                    rank_file(dir, 0));
             memcpy(&all->row[at], &of[r]->row[(size_t)k * (size_t)of[r]->n], sizeof *all->row * (size_t)of[r]->n);
         }
     return all;
@@ -50,7 +51,7 @@ static struct timeline_rows *read_folder(const char *dir) {
         GROW(of, cap, (size_t)n + 1);
         of[n] = read_tsv(file, file_text(file));
         if (!of[n]->nsteps)
-            die("%s: its first column is not step: this is not what rank %d measured", file, n);
+            die("%s: its first column is not step: this is not a measurement of rank %d", file, n);
         for (int i = 0; i < of[n]->n; i++)
             if (of[n]->row[i].rank != n)
                 die("%s: it has rows of rank %d; it should be rank %d's own", file, of[n]->row[i].rank, n);

@@ -46,7 +46,8 @@ static void memory_line(struct reader *in) {
     bool host = memory_of(&b) == MEMORY_HOST;
     int64_t arena = host ? in->k->host : in->k->arena;
     if (b.off > arena - b.bytes && b.off >= 0)
-        FAIL(in, at, "the buffer ends behind the rank's %smemory of %lld bytes", host ? "host " : "", (long long)arena);
+        FAIL(in, at, "the buffer ends past the end of the rank's %smemory of %lld bytes", host ? "host " : "",
+             (long long)arena);
     in->k->buf[in->k->nbufs++] = b;
     in->bufs.slot[slot] = in->k->nbufs;
 }
@@ -287,11 +288,11 @@ static void lane_header(struct reader *in) {
         FAIL(in, at, "expected \"%s\", a rank's first lane", first);
     lane.kind = (uint8_t)read_lane_kind(in, "");
     if (lane.kind == LANE_COMPUTE && k->nlanes > 0)
-        FAIL(in, at, "the %s lane comes first, and once", first);
+        FAIL(in, at, "the %s lane comes first and only once", first);
     if (lanekind_row(lane.kind)->of == OF_PEER) {
         lane.peer = (int32_t)read_integer(in, "a rank", 0, in->prog->workers - 1);
         if (lane.peer == in->r)
-            FAIL(in, at, "a rank has no lane to itself");
+            FAIL(in, at, "a rank has no lane to or from itself");
     } else if (lanekind_row(lane.kind)->of == OF_GROUP)
         lane.group = group(in);
     if (lane.kind != LANE_COMPUTE && !record_lane(in, &lane))
@@ -319,7 +320,7 @@ static void read_issue(struct reader *in, const struct instr *old, const int32_t
             int left = first[lane + 1] - next[lane];
             const char *at = in->p;
             if (read_if(in, "*"))
-                run = (int)read_integer(in, "how often the lane comes", 1, INT32_MAX);
+                run = (int)read_integer(in, "how often the lane occurs", 1, INT32_MAX);
             if (run > left)
                 FAIL(in, at, "lane %d has only %d instructions", lane, first[lane + 1] - first[lane]);
             for (; run > 0; run--, done++) {
@@ -331,10 +332,9 @@ static void read_issue(struct reader *in, const struct instr *old, const int32_t
     }
     for (int l = 0; l < k->nlanes; l++)
         if (next[l] < first[l + 1])
-            FAIL(in, in->p, "the issue order ends with %d instructions of lane %d not in it", first[l + 1] - next[l],
-                 l);
+            FAIL(in, in->p, "the issue order lacks %d instructions of lane %d", first[l + 1] - next[l], l);
     if (marks < 2)
-        FAIL(in, in->p, "the issue order has %d of the two | that bound the period", marks);
+        FAIL(in, in->p, "the issue order has %d of the two | around the period", marks);
     k->nins = done;
 }
 

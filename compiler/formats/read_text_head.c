@@ -14,7 +14,7 @@ static const char *schedule_name(struct reader *in) {
             high = in->p[1] ? strchr(hex, in->p[1]) : NULL;
             low = high && in->p[2] ? strchr(hex, in->p[2]) : NULL;
             if (!low)
-                FAIL(in, in->p, "expected two of 0-9 A-F behind %%");
+                FAIL(in, in->p, "expected two of 0-9 A-F after %%");
             c = (char)((high - hex) * 16 + (low - hex));
             in->p += 2;
         }
@@ -45,7 +45,7 @@ static void read_bare(struct reader *in) {
     if (!read_if(in, "bare"))
         return;
     if ((size_t)sets_in(p) > strlen(in->p)) /* bounds the memory taken for them */
-        FAIL(in, at, "%d sets of weights have no room in this file", sets_in(p));
+        FAIL(in, at, "%d sets of weights are too many for this file", sets_in(p));
     p->bare = NEW(bool, sets_in(p));
     int32_t last = -1;
     do {
@@ -53,7 +53,7 @@ static void read_bare(struct reader *in) {
         const char *set = in->p;
         int32_t s = read_stage(in, false);
         if (s <= last)
-            FAIL(in, set, "sets ascend, and each comes once");
+            FAIL(in, set, "sets ascend, each only once");
         p->bare[last = s] = true;
     } while (*in->p == ' ');
     read_end(in);
@@ -87,7 +87,7 @@ static void read_contributed(struct reader *in) {
     if (strncmp(in->p, "parts ", 6))
         return;
     if ((size_t)p->stages > strlen(in->p)) /* bounds the memory taken for them */
-        FAIL(in, in->p, "%d stages have no room in this file", p->stages);
+        FAIL(in, in->p, "%d stages are too many for this file", p->stages);
     p->contributed = NEW(struct ranges, (int64_t)p->stages * NDIRS);
     for (int64_t last = -1, line; read_if(in, "parts "); last = line) {
         const char *at = in->p;
@@ -96,11 +96,11 @@ static void read_contributed(struct reader *in) {
         int32_t s = read_stage(in, true);
         line = (int64_t)s * NDIRS + d;
         if (d != OP_B && d != OP_W)
-            FAIL(in, at, "%s contributes to no gradient; B and W do", op_name[d]);
+            FAIL(in, at, "%s contributes to no gradient; only B and W do", op_name[d]);
         if (!has_weights(p, s))
             FAIL(in, at, "stage %s has no weights", set_name(p, s));
         if (line <= last)
-            FAIL(in, at, "stages ascend, B comes before W, and each comes once");
+            FAIL(in, at, "stages ascend, B comes before W, each only once");
         read_word(in, ":");
         p->contributed[line] = read_ranges(in);
         read_end(in);
@@ -151,7 +151,7 @@ static void read_homes(struct reader *in) {
         for (int bare = s - 1; bare >= 0 && !has_weights(p, bare); bare--)
             p->homes[bare] = (struct homes){.size = 1};
         if (next < sets_in(p) && strncmp(in->p, "homes ", 6))
-            FAIL(in, in->p, "expected \"homes %s\": where one set has such a line, all have", set_name(p, next));
+            FAIL(in, in->p, "expected \"homes %s\": if one set has such a line, all must have one", set_name(p, next));
     }
 }
 
@@ -189,7 +189,7 @@ static void read_updates_line(struct reader *in) {
         const char *at = in->p;
         m = (int)read_integer(in, "the microbatches of an update", 1, batches);
         if (batches % m)
-            FAIL(in, at, "%d microbatches are not whole updates of %d", batches, m);
+            FAIL(in, at, "%d microbatches are not a whole number of updates of %d", batches, m);
         p->update[s] = m *= slices;
     }
     updates_of_sets(&p->names, p->stages, p->update);
@@ -200,8 +200,8 @@ static void read_updates_line(struct reader *in) {
     p->period = slices * (int)read_integer(in, "the microbatches of a period", 1, batches);
     for (int s = 0; s < p->stages; s++)
         if (p->period % p->update[s])
-            FAIL(in, at, "a period of %d microbatches has no whole updates of stage %s, of %d each", p->period / slices,
-                 set_name(p, s), p->update[s] / slices);
+            FAIL(in, at, "a period of %d microbatches is not a whole number of updates of stage %s, of %d each",
+                 p->period / slices, set_name(p, s), p->update[s] / slices);
     read_word(in, " times ");
     p->repeats = read_integer(in, "how often the period runs", 1, (INT64_MAX - p->batches) / p->period);
     read_end(in);
@@ -234,18 +234,18 @@ static struct exchanges read_exchanges(struct reader *in) {
         }
         if (follows_late && !exchange.late && exchange.op != OP_none)
             FAIL(in, place,
-                 "the part behind it would get two exchanges: what comes after a late one is late too, or -");
+                 "the part after it would get two exchanges: after a late exchange must come another late one, or -");
         at[list.n++] = exchange;
     } while (*in->p == ' ');
     if (at[list.n - 1].late)
-        FAIL(in, place, "no part gets it: behind a late exchange comes another late one, or -");
+        FAIL(in, place, "no part gets it: after a late exchange must come another late one, or -");
     list.at = at;
     return list;
 }
 
 static struct team read_team(struct reader *in, int32_t least) {
     struct team team = {0};
-    team.stage = (int32_t)read_integer(in, "a stage, behind those of the lines before", least, in->prog->stages - 1);
+    team.stage = (int32_t)read_integer(in, "a stage, after those of the lines before", least, in->prog->stages - 1);
     read_word(in, " of ");
     const char *at = in->p;
     team.size = (int32_t)read_integer(in, "how many members", 2, INT32_MAX);
@@ -257,7 +257,7 @@ static struct team read_team(struct reader *in, int32_t least) {
         at = in->p;
         int d = read_name(in, "a job", op_name, NDIRS);
         if (d <= last)
-            FAIL(in, at, "%s comes before %s, and each comes once", op_name[d], op_name[last]);
+            FAIL(in, at, "%s comes before %s, each only once", op_name[d], op_name[last]);
         team.exchange[d] = read_exchanges(in);
         last = d;
     }
@@ -325,16 +325,16 @@ static void read_attention(struct reader *in) {
     const char *at = in->p;
     int n = 0;
     if ((size_t)p->stages > strlen(in->p)) /* bounds the memory taken for them */
-        FAIL(in, at, "%d stages have no room in this file", p->stages);
+        FAIL(in, at, "%d stages are too many for this file", p->stages);
     p->attends = NEW(bool, p->stages);
     for (int32_t s = -1, last = -1; !read_if(in, " none") && *in->p == ' '; n++, last = s) {
         read_word(in, " ");
         if ((s = read_stage(in, true)) <= last)
-            FAIL(in, at, "stages ascend, and each comes once");
+            FAIL(in, at, "stages ascend, each only once");
         p->attends[s] = true;
     }
     if (n == p->stages)
-        FAIL(in, at, "all stages: then there is no such line");
+        FAIL(in, at, "all stages: leave this line out");
     read_end(in);
 }
 

@@ -128,7 +128,7 @@ struct buf read_buffer_name(struct reader *in) {
     at = in->p;
     if (read_if(in, "#")) {
         if (kind_row(kind)->number == NUMBER_ONE)
-            FAIL(in, at, "a rank has one %s of a name: no instances", kind_name[kind]);
+            FAIL(in, at, "a rank has one %s of each name, without instances", kind_name[kind]);
         b.inst = (int32_t)read_integer(in, "the number of an instance", 0, INT32_MAX);
     }
     return b;
@@ -161,7 +161,7 @@ struct instr read_label(struct reader *in) {
     if (is_job(x.op) && read_if(in, "[")) {
         const struct exchanges *exchange = in->prog->exchange;
         if (x.op != OP_B && x.op != OP_W && (!exchange || !exchange[(int64_t)x.stage * NDIRS + x.op].n))
-            FAIL(in, at, "%s does not run in parts: only B and W do, and what exchanges something with a team",
+            FAIL(in, at, "%s does not run in parts: only B and W do, and jobs that exchange data with a team",
                  op_name[x.op]);
         x.part = (uint8_t)read_integer(in, "the number of a part", 0, UINT8_MAX - 1);
         read_word(in, "/");

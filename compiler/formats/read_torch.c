@@ -91,7 +91,7 @@ static void read_pair(struct csv *csv, struct action a, const char *p, const cha
     struct action b = a;
     if ((size_t)(end - p) < n || memcmp(close, tail, n) != 0 || !middle || middle > close ||
         !read_action(&a, p + 1, middle) || !read_action(&b, middle + 1, close))
-        FAIL(csv, &a, "'%.*s' is no pair, such as (0F3;1B2)OVERLAP_F_B", (int)(end - p), p);
+        FAIL(csv, &a, "'%.*s' is not a pair, such as (0F3;1B2)OVERLAP_F_B", (int)(end - p), p);
     a.pair = true;
     add_action(csv, a);
     add_action(csv, b);
@@ -121,9 +121,9 @@ static bool read_cell(struct csv *csv, struct action action, const char *p, cons
         add_action(csv, action);
     else
         FAIL(csv, &action,
-             "'%.*s' is no action; one is a stage, then F, I, B, W, SEND_F, RECV_F, SEND_B, RECV_B, WAIT_SEND_F or "
-             "WAIT_SEND_B and a microbatch, or UNSHARD, RESHARD, REDUCE_GRAD or WAIT_REDUCE_GRAD, such as 0F3 or "
-             "2UNSHARD",
+             "'%.*s' is not an action; an action is a stage, then F, I, B, W, SEND_F, RECV_F, SEND_B, RECV_B, "
+             "WAIT_SEND_F or WAIT_SEND_B and a microbatch, or UNSHARD, RESHARD, REDUCE_GRAD or WAIT_REDUCE_GRAD, such "
+             "as 0F3 or 2UNSHARD",
              (int)(end - p), p);
     return true;
 }
@@ -142,7 +142,7 @@ static void read_csv_row(struct csv *csv, const char *line, const char *end, str
         p = comma + 1;
     }
     if (csv->jobs == before)
-        die_at(csv->file, csv->src, action.row, 0, "row %d has no job: each rank has a row, and something to do",
+        die_at(csv->file, csv->src, action.row, 0, "row %d has no job: every rank needs a row with at least one job",
                action.row);
     csv->rows++;
     GROW(csv->begin, csv->caprows, (size_t)csv->rows + 1);
@@ -161,7 +161,7 @@ static void read_rows(struct csv *csv) {
     if (csv->rows == 0)
         die("%s: empty; expected a row of cells per rank", csv->file);
     if (csv->comms && empty.row)
-        FAIL(csv, &empty, "this cell is empty; in a schedule with %s none may be", "communication");
+        FAIL(csv, &empty, "this cell is empty; a schedule with %s must have no empty cells", "communication");
 }
 
 /* Renames the backwards of a file in PyTorch 2.5's spelling. A file with BW is in it, and so is one with W, B and no
@@ -176,8 +176,8 @@ static void respell(struct csv *csv) {
     }
     if (whole && first[OP_I])
         FAIL(csv, whole,
-             "%dBW%d is PyTorch 2.5's spelling of a whole backward, but %s in row %d, column %d is of a later one: "
-             "later ones say %dB%d",
+             "%dBW%d is PyTorch 2.5's spelling of a full backward, but %s in row %d, column %d is that of a later "
+             "version; later versions write %dB%d",
              whole->s, whole->b, torch_spelled(csv, first[OP_I]), first[OP_I]->row, first[OP_I]->column, whole->s,
              whole->b);
     csv->old = whole || (first[OP_W] && first[OP_B] && !first[OP_I]);
@@ -190,7 +190,7 @@ static void check_pairs(const struct csv *csv) {
     for (const struct action *a = csv->action, *b = a + 1; b < csv->action + csv->n; a++, b++) {
         bool backward = a->what == OP_B || a->what == OP_I, other = b->what == OP_B || b->what == OP_I;
         if (a->pair && !(a->what == OP_F && other) && !(b->what == OP_F && backward))
-            FAIL(csv, a, "%s and %s cannot overlap: a forward and a backward do", torch_spelled(csv, a),
+            FAIL(csv, a, "%s and %s cannot overlap: only a forward and a backward can", torch_spelled(csv, a),
                  torch_spelled(csv, b));
     }
 }
@@ -227,11 +227,10 @@ void read_torch(struct text *out, const char *file, const char *src) {
     torch_check(&csv);
     put(out, "-- PyTorch's schedule %s, imported.\n", strcmp(file, "-") == 0 ? "from standard input" : tame(file));
     if (csv.old)
-        put(out,
-            "-- In PyTorch 2.5's spelling, in which B is the input's gradient, W the weights' and BW both: here I, W "
-            "and B.\n");
+        put(out, "-- From PyTorch 2.5's spelling, in which B is the input gradient, W the weight gradient and BW both; "
+                 "here they are I, W and B.\n");
     if (csv.comms)
-        put(out, "-- Its messages have been checked and left out: the compiler places its own.\n");
+        put(out, "-- Its messages were checked and left out: the compiler places its own.\n");
     put(out, "return schedule {\n  workers = %d, stages = %d, batches = %d,\n  sequence = {\n", csv.rows, csv.stages,
         csv.batches);
     for (int r = 0; r < csv.rows; r++)

@@ -30,7 +30,7 @@ static void check_place(struct csv *csv, const struct action *action) {
 
 static void index_actions(struct csv *csv) {
     if ((int64_t)csv->stages * csv->batches * 2 > csv->jobs)
-        die("%s: stages up to %d and microbatches up to %d need %lld jobs at least, but there are %d", csv->file,
+        die("%s: stages up to %d and microbatches up to %d need at least %lld jobs, but there are %d", csv->file,
             csv->stages - 1, csv->batches - 1, 2LL * csv->stages * csv->batches, csv->jobs);
     int64_t n = (int64_t)csv->stages * csv->batches * NNUMBERED;
     csv->index = NEW(int32_t, n);

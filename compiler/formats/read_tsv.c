@@ -33,8 +33,8 @@ struct table {
 static void column_end(struct reader *in, const char *column) {
     if (*in->p != '\t')
         FAIL(in, in->p,
-             "column '%s': expected a tab behind it; the columns are rank, lane, start, end, op, stage, "
-             "batch, peer, bytes, unit, and of a measured timeline step in front",
+             "column '%s': expected a tab after it; the columns are rank, lane, start, end, op, stage, batch, peer, "
+             "bytes, unit; a measured timeline has step before them",
              column);
     in->p++;
 }
@@ -108,7 +108,7 @@ static void read_group(struct table *table, int rank, const char *lane) {
     sort(member, (size_t)n, sizeof *member, by_rank);
     for (int i = 1; i < n; i++)
         if (member[i] == member[i - 1])
-            FAIL(in, at, "column 'lane': rank %d comes twice in the group", member[i]);
+            FAIL(in, at, "column 'lane': rank %d occurs twice in the group", member[i]);
     if (n < 2 || !mine)
         FAIL(in, at, "column 'lane': expected a group of at least two ranks, one of them rank %d", rank);
     uint32_t slot = map_start(&table->groups, hash);
@@ -116,7 +116,8 @@ static void read_group(struct table *table, int rank, const char *lane) {
         const struct timeline_row *row = &table->rows->row[i];
         size_t len = (size_t)(in->p - lane);
         if (i >= table->first && row->rank == rank && !strncmp(row->lane, lane, len) && !row->lane[len])
-            FAIL(in, at, "column 'lane': this lane of rank %d had rows before; rows go by rank, lane and start", rank);
+            FAIL(in, at, "column 'lane': this lane of rank %d had rows before; rows are sorted by rank, lane and start",
+                 rank);
     }
     table->groups.slot[slot] = table->n + 1;
 }
@@ -133,11 +134,11 @@ static bool read_lane(struct table *table, int rank, bool new_rank) {
     if (lanekind_row(kind)->of == OF_PEER) {
         peer = (int)read_integer(in, "a rank in column 'lane'", 0, INT32_MAX);
         if (peer == rank)
-            FAIL(in, at, "column 'lane': a rank has no lane to itself");
+            FAIL(in, at, "column 'lane': a rank has no lane to or from itself");
     }
     if (!new_rank &&
         (kind < table->kind || (kind == table->kind && peer <= table->peer && lanekind_row(kind)->of != OF_GROUP)))
-        FAIL(in, at, "column 'lane': rows go by rank, lane and start; this lane comes before the row above");
+        FAIL(in, at, "column 'lane': rows are sorted by rank, lane and start; this lane belongs before the row above");
     if (lanekind_row(kind)->of == OF_GROUP)
         read_group(table, rank, at);
     table->lane = at;
@@ -195,7 +196,7 @@ static void end_step(struct table *table) {
     if (rows->nsteps <= 1)
         rows->n = table->n;
     else if (table->n - table->first != rows->n)
-        FAIL(&table->in, table->in.p, "step %d has %d rows, step %d had %d: every step has all instructions",
+        FAIL(&table->in, table->in.p, "step %d has %d rows, but step %d had %d: every step must have all instructions",
              rows->step[rows->nsteps - 1], table->n - table->first, rows->step[0], rows->n);
 }
 
@@ -206,7 +207,8 @@ static void read_step(struct table *table) {
     int step = (int)read_integer(&table->in, "a step in column 'step'", 1, INT32_MAX);
     int last = rows->nsteps ? rows->step[rows->nsteps - 1] : 0;
     if (step < last)
-        FAIL(&table->in, at, "column 'step': rows go by step, rank, lane and start; step %d stands above", last);
+        FAIL(&table->in, at,
+             "column 'step': rows are sorted by step, rank, lane and start; step %d comes first in this file", last);
     if (step > last) {
         if (last)
             end_step(table);
@@ -226,7 +228,8 @@ static void check_row(struct table *table) {
     if (table->n - table->first >= rows->n || row->rank != was->rank || strcmp(row->lane, was->lane) != 0 ||
         row->op != was->op || row->stage != was->stage || row->batch != was->batch || row->slice != was->slice ||
         row->peer != was->peer || row->bytes != was->bytes)
-        FAIL(&table->in, table->in.start, "step %d has another instruction here than step %d: every step has the same",
+        FAIL(&table->in, table->in.start,
+             "step %d has a different instruction here than step %d: every step must have the same ones",
              rows->step[rows->nsteps - 1], rows->step[0]);
 }
 
@@ -249,14 +252,15 @@ static void read_row(struct table *table) {
     const char *at = in->p;
     row->rank = (int)read_integer(in, "a rank in column 'rank'", 0, INT32_MAX);
     if (above && row->rank < above->rank)
-        FAIL(in, at, "column 'rank': rows go by rank, lane and start; rank %d stands above", above->rank);
+        FAIL(in, at, "column 'rank': rows are sorted by rank, lane and start; rank %d comes first in this file",
+             above->rank);
     column_end(in, "rank");
     bool new_lane = read_lane(table, row->rank, !above || above->rank != row->rank);
     row->lane = table->lane_name;
     at = in->p;
     row->start = read_time(in, "start");
     if (!new_lane && row->start < above->start)
-        FAIL(in, at, "column 'start': rows go by rank, lane and start; the row above starts later");
+        FAIL(in, at, "column 'start': rows are sorted by rank, lane and start; the row above starts later");
     at = in->p;
     row->end = read_time(in, "end");
     if (row->end < row->start)
@@ -302,10 +306,9 @@ struct timeline_rows *read_tsv(const char *file, const char *src) {
     table.units = read_if(&table.in, "\tunit");
     table.cpu = rows->step && table.units && read_if(&table.in, "\tcpu\tcores");
     if (!good || !read_if(&table.in, "\n"))
-        FAIL(
-            &table.in, table.in.start,
-            "expected the header of a timeline: rank, lane, start, end, op, stage, batch, peer, bytes, unit, separated "
-            "by tabs; a measured one has step in front, and may have cpu, cores at the end");
+        FAIL(&table.in, table.in.start,
+             "expected the header of a timeline: rank, lane, start, end, op, stage, batch, peer, bytes, unit, "
+             "separated by tabs; a measured timeline has step before them, and may have cpu, cores after them");
     table.in.start = table.in.p;
     table.in.line = 2;
     size_t lines = 0;
@@ -316,7 +319,7 @@ struct timeline_rows *read_tsv(const char *file, const char *src) {
     while (*table.in.p)
         read_row(&table);
     if (table.n == 0)
-        FAIL(&table.in, table.in.p, "expected rows: a timeline without any is cut off");
+        FAIL(&table.in, table.in.p, "expected rows: a timeline without rows was cut off");
     end_step(&table);
     return rows;
 }

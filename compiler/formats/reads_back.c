@@ -48,19 +48,19 @@ static const char *other_in_rank(const struct program *p, const struct program *
     struct text t = {0};
     if (a->nins != b->nins || a->nbufs != b->nbufs || a->nlanes != b->nlanes || a->arena != b->arena ||
         a->host != b->host || a->period.begin != b->period.begin || a->period.end != b->period.end)
-        return format("rank %d has other lengths", r);
+        return format("the lengths of rank %d differ", r);
     for (int l = 0; l < a->nlanes; l++)
         if (!same_lane(p, q, r, l))
-            return format("lane %d of rank %d is another", l, r);
+            return format("lane %d of rank %d differs", l, r);
     for (int i = 0; i < a->nbufs; i++)
         if (!same_buf(a, b, i)) {
             put_buf(&t, &p->names, &a->buf[i]);
-            return format("buffer %s of rank %d is another", t.s, r);
+            return format("buffer %s of rank %d differs", t.s, r);
         }
     for (int i = 0; i < a->nins; i++)
         if (!same_instr(a, b, i)) {
             put_label(&t, &p->names, &a->ins[i]);
-            return format("%s of rank %d is another", t.s, r);
+            return format("%s of rank %d differs", t.s, r);
         }
     return NULL;
 }
@@ -70,7 +70,7 @@ static const char *other_in(const struct program *p, const struct program *q) {
     emit_text_head(&a, p);
     emit_text_head(&b, q);
     if (a.n != b.n || memcmp(a.s, b.s, a.n) != 0)
-        return "its first lines are others";
+        return "its first lines differ";
     const char *why = NULL;
     for (int r = 0; r < p->workers && !why; r++)
         why = other_in_rank(p, q, r);

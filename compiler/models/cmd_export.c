@@ -15,12 +15,12 @@ static bool has_manifest(const char *folder) { return access(format("%s/manifest
 static void check_output(const char *path) {
     struct stat st;
     if (strcmp(path, "-") == 0)
-        die("-o -: weights are written whole or not at all, which stdout cannot promise; name a file");
+        die("-o -: weights are written completely or not at all, which stdout cannot guarantee; name a file");
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
         die("%s: is not a regular file", path);
     const char *slash = strrchr(path, '/');
     if (has_manifest(slash ? format("%.*s", (int)(slash - path) + 1, path) : "."))
-        die("%s: lies among the files of a checkpoint; write it elsewhere", path);
+        die("%s: is inside a checkpoint's folder; write it elsewhere", path);
 }
 
 /* Reports what was written, by reading it back. */
@@ -50,7 +50,7 @@ int cmd_export(const struct settings *settings) {
         if (step < 0 ? !checkpoint_latest(dir, &step, why, sizeof why) : !checkpoint_whole(dir, step, why, sizeof why))
             die("%s", why);
         if (*why)
-            fprintf(stderr, "pianola: a newer checkpoint was passed over: %s\n", why);
+            fprintf(stderr, "pianola: skipped a newer checkpoint: %s\n", why);
         return export_published(settings, dir, step);
     }
     if (settings->args.model || settings->published.tokenizer)
@@ -59,7 +59,7 @@ int cmd_export(const struct settings *settings) {
     if (!checkpoint_export(dir, settings->checkpoint.step, path, why, sizeof why))
         die("%s", why);
     if (*why) /* newer ones are incomplete */
-        fprintf(stderr, "pianola: a newer checkpoint was passed over: %s\n", why);
+        fprintf(stderr, "pianola: skipped a newer checkpoint: %s\n", why);
     tell_written(path, settings->json);
     return 0;
 }

@@ -81,7 +81,7 @@ static struct tokens read_prompt(const struct settings *settings, struct tokeniz
     struct tokens tokens = {0};
     int64_t begins = token_named(t, "<|im_start|>"), ends = token_named(t, "<|im_end|>");
     if (settings->generate.chat && (begins < 0 || ends < 0))
-        die("--chat: the tokenizer has no <|im_start|> and <|im_end|>: its model knows no ChatML");
+        die("--chat: the tokenizer has no <|im_start|> and <|im_end|>, so its model does not know ChatML");
     if (settings->generate.chat) {
         add_id(&tokens, begins);
         add_text(&tokens, t, format("user\n%s", settings->generate.prompt));
@@ -96,7 +96,7 @@ static struct tokens read_prompt(const struct settings *settings, struct tokeniz
         add_text(&tokens, t, settings->generate.prompt);
     }
     if (tokens.n == 0)
-        die("--prompt is empty: give the text to go on from");
+        die("--prompt is empty: give the text to continue");
     return tokens;
 }
 
@@ -115,7 +115,7 @@ static int32_t most_probable(const struct settings *settings, const float *logit
     int32_t best = 0;
     for (int32_t i = 0; i < n; i++) {
         if (!isfinite(logits[i]))
-            die("%s: the model computes %g for a token: its weights are damaged, or those of another model",
+            die("%s: the model computes %g for a token: its weights are damaged, or belong to another model",
                 settings->published.weights, (double)logits[i]);
         if (logits[i] > logits[best])
             best = i;
@@ -208,9 +208,9 @@ static void check_generation(const struct settings *settings) {
     if (settings->nfiles)
         die("`generate` takes no file, but got '%s'; name the model's weights with --weights", settings->file[0]);
     if (!settings->published.weights)
-        die("`generate` needs --weights FILE, of a model: GGUF or safetensors");
+        die("`generate` needs --weights FILE, a model's GGUF or safetensors file");
     if (!settings->generate.prompt)
-        die("`generate` needs --prompt TEXT, to go on from");
+        die("`generate` needs --prompt TEXT, the text to continue");
 }
 
 /* Finds the tokenizer if none is given: in the GGUF file itself, or beside safetensors, as tokenizer.json or as
@@ -240,9 +240,9 @@ int cmd_generate(const struct settings *given) {
     int64_t most = positions(&model), left = most - (int64_t)prompt.n;
     int32_t vocab = model.m->vocab;
     if (token_limit(t) > (uint32_t)vocab)
-        die("the tokenizer has %u tokens, and the model %d: they are not of one model", token_limit(t), vocab);
+        die("the tokenizer has %u tokens, but the model has %d: they do not belong together", token_limit(t), vocab);
     if (left <= 0)
-        die("the prompt has %zu tokens, and the model %lld positions", prompt.n, (long long)most);
+        die("the prompt has %zu tokens, but the model has only %lld positions", prompt.n, (long long)most);
     int64_t room = settings.generate.tokens < left ? (int64_t)prompt.n + settings.generate.tokens : most;
     host_blas();
     struct decoder *d = decoder_open(&model, (int32_t)room, MOST_ROWS);

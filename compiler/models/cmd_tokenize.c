@@ -25,7 +25,7 @@ struct work {
 static void print_token(struct work *work, uint32_t id) {
     uint16_t narrow = (uint16_t)id;
     if (work->ntokens++ == INT32_MAX)
-        die("more than 2147483647 tokens, which the form of the file cannot count: make several files");
+        die("more than 2147483647 tokens, the most that one file can count: make several files");
     fwrite(work->width == 2 ? (void *)&narrow : &id, (size_t)work->width, 1, work->f);
 }
 
@@ -142,7 +142,7 @@ static void tokenize_file(struct work *work, const struct data_file *file, const
 static struct data_file *opened(const char *path) {
     char why[2 * PATH_MAX];
     if (strcmp(path, "-") == 0)
-        die("-: a file is mapped, which stdin cannot be; name one");
+        die("-: the file is memory-mapped, which stdin cannot be; name a file");
     struct data_file *file = data_file_open(path, why, sizeof why);
     if (!file || !data_file_plain(file, why, sizeof why))
         die("%s", why);
@@ -171,9 +171,8 @@ static void print_counts(const struct work *work, const char *path, bool json) {
                (long long)work->ntokens, 8 * work->width, each, took, 1e-6 * (double)work->bytes / took);
     if (work->ncomposed > 0)
         fprintf(stderr,
-                "pianola: %lld of %lld documents were not in Unicode's NFC, which this tokenizer asks for: their "
-                "tokens are "
-                "those of NFC, and decode to it\n",
+                "pianola: %lld of %lld documents were not in Unicode's NFC, which this tokenizer requires: they were "
+                "converted, and decode to NFC\n",
                 (long long)work->ncomposed, (long long)work->ndocuments);
 }
 
@@ -250,7 +249,7 @@ static void detokenize(const struct settings *settings) {
         die("%s", why);
     for (int64_t i = 0; i < tokens.n; i++, text.n = 0) /* check before anything is written */
         if (!decode(t, token_at(&tokens, i), &text))
-            die("%s: token %lld is %u, which %s has not: another tokenizer made this file", in, (long long)i,
+            die("%s: token %lld is %u, which %s does not have: another tokenizer made this file", in, (long long)i,
                 token_at(&tokens, i), settings->published.tokenizer);
     FILE *f = strcmp(path, "-") == 0 ? stdout : begin_file(path);
     print_tokens(t, &tokens, f);
@@ -265,7 +264,7 @@ int cmd_tokenize(const struct settings *settings) {
     if (settings->published.decode && settings->nfiles > 1)
         die("`tokenize --decode` takes one file of tokens, but got '%s' too", settings->file[1]);
     if (settings->published.decode && settings->json)
-        die("--json is for figures, and --decode prints none");
+        die("--json prints figures, but --decode has none");
     if (!settings->published.decode && !settings->output)
         die("`tokenize` needs -o FILE");
     check_destination(settings->output, settings);

@@ -98,9 +98,8 @@ static void put_config(struct text *t, const struct spec *sp, const struct censu
             "  \"n_head\": %d,\n  \"n_positions\": %d,\n  \"layer_norm_epsilon\": %s,\n",
             e->out, c->gate->out, c->blocks, a->heads, e->context, format("%g", (double)c->norm->config.norm.eps));
     else
-        die("%s: is neither a Llama nor a GPT-2 as transformers know them, so no config.json is; without --names hf, "
-            "its "
-            "weights are exported in names of their own",
+        die("%s: is neither a Llama nor a GPT-2 as transformers know them, so it has no config.json; without --names "
+            "hf, its weights are exported under their own names",
             file);
     put_ends(t, tokenizer);
     put(t, "  \"tie_word_embeddings\": %s,\n  \"torch_dtype\": \"float32\",\n  \"vocab_size\": %d\n}\n",
@@ -162,9 +161,8 @@ int export_published(const struct settings *settings, const char *dir, int64_t s
     const char *folder = folder_named(settings->output ? settings->output : "hf");
     char why[2 * DURABLE_PATH];
     if (!settings->args.model)
-        die("--names hf: give the model, which says what its layers are called there: --model MODEL.lua, with the -D "
-            "of "
-            "the training");
+        die("--names hf: give the model script, which names its layers for transformers: --model MODEL.lua, with the "
+            "-D of the training");
     struct spec *sp = script_units(&settings->args, 1, 1);
     if (is_costs(sp))
         die("%s: is a model of costs, which has no weights", settings->args.model);
@@ -187,11 +185,10 @@ int export_published(const struct settings *settings, const char *dir, int64_t s
         die("%s", why);
     write_file(format("%s/config.json", folder), &config);
     if (census.attention->config.attention.rope > 0)
-        fprintf(
-            stderr,
-            "pianola: %s/config.json says max_position_embeddings = %d, the context of this --model; where its weights "
-            "have learned more, give that: -D context=N\n",
-            folder, sp->model->rt.context);
+        fprintf(stderr,
+                "pianola: %s/config.json says max_position_embeddings = %d, the context of this --model; if its "
+                "weights have learned more, give -D context=N\n",
+                folder, sp->model->rt.context);
     if (tokenizer)
         write_tokenizer(tokenizer, settings->published.tokenizer, folder, sp->model->rt.context);
     if (settings->json)

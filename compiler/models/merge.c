@@ -32,7 +32,7 @@ static bool still(const struct tokenizer *t, struct candidate c) {
 
 static size_t merge_bytes(struct tokenizer *t, const char *s, size_t n) {
     if (n >= INT32_MAX)
-        die("%s cuts this text into words of which one has %zu bytes; at most %d are merged", t->file, n, INT32_MAX);
+        die("%s cuts this text into words, and one has %zu bytes; at most %d are merged", t->file, n, INT32_MAX);
     GROW(t->work.symbol, t->work.capsymbols, n);
     for (size_t i = 0; i < n; i++) {
         int64_t id = t->byte[(unsigned char)s[i]];

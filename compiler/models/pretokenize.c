@@ -120,7 +120,7 @@ static void leave_memory(void *memory, void *with) {
 
 void add_split(struct tokenizer *t, const char *pattern) {
     if (t->nsplits == MOST_SPLITS)
-        die("%s: more than %d expressions, one within the other", t->file, MOST_SPLITS);
+        die("%s: more than %d nested expressions", t->file, MOST_SPLITS);
     int code;
     PCRE2_SIZE at;
     struct expression *split = NEW(struct expression, 1);
@@ -206,7 +206,7 @@ static void check_marks(const struct tokenizer *t, const char *s, size_t n) {
                     : 1;
         marks = width > 1 && utf8proc_get_property(character)->combining_class ? marks + 1 : 0;
         if (marks > MOST_MARKS)
-            die("%s asks for NFC, and this text has more than %d combining marks in a row", t->file, MOST_MARKS);
+            die("%s requires NFC, but this text has more than %d combining marks in a row", t->file, MOST_MARKS);
     }
 }
 
@@ -221,7 +221,7 @@ static struct bytes composed(struct tokenizer *t, const char *s, size_t n) {
         utf8proc_ssize_t got = utf8proc_map((const utf8proc_uint8_t *)s + from, (utf8proc_ssize_t)(end - from), &piece,
                                             UTF8PROC_STABLE | UTF8PROC_COMPOSE);
         if (got < 0)
-            die("%s asks for NFC, which fails on this text: %s", t->file, utf8proc_errmsg(got));
+            die("%s requires NFC, which fails on this text: %s", t->file, utf8proc_errmsg(got));
         if (!other && ((size_t)got != end - from || memcmp(piece, s + from, (size_t)got) != 0)) {
             other = true;
             put_bytes(&t->work.normal, s, from);

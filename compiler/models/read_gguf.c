@@ -36,7 +36,7 @@ static uint64_t begin_strings(struct gguf_meta *g, const char *key) {
 static const char *string_of(const struct gguf_meta *g, const char *key) {
     const char *s = gguf_string(g, key);
     if (!s)
-        die("%s: has no %s: it carries no tokenizer that is known", g->file, key);
+        die("%s: has no %s: it has no tokenizer that we know", g->file, key);
     return s;
 }
 
@@ -101,7 +101,7 @@ struct tokenizer *tokenizer_of_gguf(const char *file, const char *s, size_t n) {
                       end = gguf_find(g, "tokenizer.ggml.eos_token_id");
     uint64_t ntokens = begin_strings(g, "tokenizer.ggml.tokens");
     if (kinds.at && (!kinds.array || kinds.n != ntokens || gguf_sizes[kinds.type] != 4))
-        die("%s: tokenizer.ggml.token_type is no list of %llu numbers, one of each token", file,
+        die("%s: tokenizer.ggml.token_type is not a list of %llu numbers, one per token", file,
             (unsigned long long)ntokens);
     for (uint64_t i = 0; i < ntokens; i++) {
         int32_t kind = NORMAL;

@@ -92,11 +92,11 @@ static void finish_pre(const struct json_in *j, struct tokenizer *t, const struc
     if (is(pre->type, "Sequence") && pre->list)
         return;
     if (*bytes)
-        json_die(j, "a pre_tokenizer of type %s behind ByteLevel, which must be the last", shown_text(pre->type));
+        json_die(j, "a pre_tokenizer of type %s after ByteLevel, which must be the last", shown_text(pre->type));
     if (is(pre->type, "ByteLevel")) {
         *bytes = true;
         if (pre->prefix_space)
-            json_die(j, "ByteLevel with add_prefix_space: the text would not come back as it was; set it to false");
+            json_die(j, "ByteLevel with add_prefix_space: the text would not decode to itself; set it to false");
         if (!pre->no_regex)
             add_split(t, gpt2_pattern);
     } else if (is(pre->type, "Digits"))
@@ -114,7 +114,7 @@ static void finish_pre(const struct json_in *j, struct tokenizer *t, const struc
 static void read_pre(struct json_in *j, struct tokenizer *t, bool *bytes, int depth) {
     struct pre pre = {0};
     if (json_peek(j) != '{')
-        json_die(j, "no pre_tokenizer: this is no byte-level BPE");
+        json_die(j, "no pre_tokenizer: this is not byte-level BPE");
     for (json_open(j, '{'); json_more(j, '}');)
         read_pre_member(j, t, &pre, bytes, depth);
     finish_pre(j, t, &pre, bytes);
@@ -166,7 +166,7 @@ static void read_merges_model(struct json_in *j, struct tokenizer *t) {
     for (json_open(j, '{'); json_more(j, '}');) {
         const char *name = json_name(j);
         if (is(name, "type") && !is(type = json_string_or_null(j), "BPE"))
-            json_die(j, "a model of type %s; only BPE is read", shown_text(type));
+            json_die(j, "a model of type %s; only BPE can be read", shown_text(type));
         else if (is(name, "type"))
             continue;
         else if (is(name, "vocab") && json_peek(j) == '{') {
@@ -179,7 +179,7 @@ static void read_merges_model(struct json_in *j, struct tokenizer *t) {
             t->whole_words = json_true(j);
         else if (is(name, "byte_fallback")) {
             if (json_true(j))
-                json_die(j, "byte_fallback, which byte-level BPE has not");
+                json_die(j, "byte_fallback, which byte-level BPE does not have");
         } else {
             char begin = json_peek(j);
             const char *from = j->at;
@@ -339,7 +339,7 @@ struct tokenizer *tokenizer_of_json(const char *file, char *s, size_t n) {
     }
     json_close(j);
     if (!model || !bytes)
-        json_die(j, "no %s: this is no byte-level BPE", model ? "ByteLevel in pre_tokenizer" : "model");
+        json_die(j, "no %s: this is not byte-level BPE", model ? "ByteLevel in pre_tokenizer" : "model");
     return t;
 }
 

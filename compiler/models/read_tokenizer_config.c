@@ -65,11 +65,10 @@ void read_tokenizer_config(struct tokenizer *t, const char *folder, bool decides
         if (decides && ends.adds[i])
             add_around(t, around[i], name[i], -1);
         else if (!decides && ends.said[i] && name[i] && ends.adds[i] != has)
-            fprintf(
-                stderr,
-                "pianola: %s says add_%s_token = %s, but the post_processor of tokenizer.json adds %s'%s' %s texts: "
-                "that is what is done, as transformers do\n",
-                file, kind[i], ends.adds[i] ? "true" : "false", has ? "" : "no ", tame(name[i]),
-                i == 0 ? "in front of" : "behind");
+            fprintf(stderr,
+                    "pianola: %s says add_%s_token = %s, but the post_processor of tokenizer.json adds %s'%s' %s "
+                    "texts; it takes precedence, as in transformers\n",
+                    file, kind[i], ends.adds[i] ? "true" : "false", has ? "" : "no ", tame(name[i]),
+                    i == 0 ? "in front of" : "behind");
     }
 }

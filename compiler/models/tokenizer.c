@@ -148,11 +148,11 @@ static void finish_around(struct tokenizer *t, struct around *around, const char
         const char *name = around->name[i];
         int64_t *id = &around->id[i];
         if (name && *id < 0 && (*id = token_named(t, name)) < 0)
-            die("%s: each text is to %s '%s', which is no token", t->file, how, tame(name));
+            die("%s: each text must %s '%s', which is not a token", t->file, how, tame(name));
         if (*id < 0 || (size_t)*id >= t->ntokens || !t->token[*id].there)
-            die("%s: each text is to %s token %lld, which is not there", t->file, how, (long long)*id);
+            die("%s: each text must %s token %lld, which does not exist", t->file, how, (long long)*id);
         if (is_of_text(t, *id))
-            die("%s: each text is to %s token %lld, '%s', which texts have themselves: these could not be told apart",
+            die("%s: each text must %s token %lld, '%s', which texts may contain: the two could not be told apart",
                 t->file, how, (long long)*id, shown(t->token[*id].name));
     }
 }

@@ -95,7 +95,7 @@ struct text tokenizer_json(const struct tokenizer *t, const char *gguf) {
     struct gguf_meta g;
     struct text out = {0};
     if (!gguf_map(gguf, &g))
-        die("%s: is no GGUF file", gguf);
+        die("%s: is not a GGUF file", gguf);
     put_word(&out, "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n  \"added_tokens\": [");
     put_added(&out, t, gguf_find(&g, "tokenizer.ggml.token_type"));
     put(&out, "\n  ],\n  \"normalizer\": %s,\n  \"pre_tokenizer\": ", t->composed ? "{\"type\": \"NFC\"}" : "null");
@@ -113,7 +113,7 @@ struct text tokenizer_config(const struct tokenizer *t, const char *gguf, int co
     struct gguf_meta g;
     struct text out = {0};
     if (!gguf_map(gguf, &g))
-        die("%s: is no GGUF file", gguf);
+        die("%s: is not a GGUF file", gguf);
     put(&out, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n  \"clean_up_tokenization_spaces\": false,\n");
     for (int i = 0; i < 4; i++) {
         double id = gguf_number(&g, format("tokenizer.ggml.%s_token_id", named[i][1]), -1);

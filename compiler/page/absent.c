@@ -4,7 +4,7 @@
 #include "cli/training.h"
 
 static _Noreturn void refuse_here(const char *what) {
-    die("%s is not in this page; install Pianola, and run it in a terminal", what);
+    die("%s is not available in this page; install Pianola, and run it in a terminal", what);
 }
 
 int cmd_run(const struct settings *settings) { (void)settings, refuse_here("`run`"); }

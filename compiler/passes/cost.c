@@ -27,9 +27,8 @@ static int columns_in(const struct model *m, int s, const int *out) {
     int begin = m->from_at[s], end = m->from_at[s + 1];
     for (int i = begin + 1; i < end; i++)
         if (out[m->from[i]] != out[m->from[begin]])
-            die("stage %d reads the sum of stage %d, which has %d columns, and stage %d, which has %d; let both end "
-                "with "
-                "the same width",
+            die("stage %d reads the sum of stage %d, which has %d columns, and stage %d, which has %d; both must end "
+                "with the same width",
                 s, m->from[begin], out[m->from[begin]], m->from[i], out[m->from[i]]);
     return begin < end ? out[m->from[begin]] : m->rt.input == INPUT_TOKENS ? 1 : m->rt.features;
 }
@@ -288,10 +287,9 @@ static void take_costs(const struct costs *costs) {
     for (const struct job *j = sp->job; j < sp->job + sp->njobs; j++)
         if (isnan(j->cost) && isnan(st[j->s].cost[j->d]))
             die("the cluster's cost(%d, \"%s\") is nil, and %s", j->s, op_name[j->d],
-                sp->machine.flops > 0
-                    ? "without a model its flops say nothing; give --model"
-                    : "it has no flops to go by; `diff --fit` gives flops where one side is predicted from a "
-                      "model");
+                sp->machine.flops > 0 ? "without a model its flops do not help; give --model"
+                                      : "it has no flops to derive it from; `diff --fit` gives flops if one side is "
+                                        "predicted from a model");
 }
 
 /* Sets the sizes of a set of weights. A sharded set is padded to equal, aligned pieces, each updated on one rank.
@@ -385,7 +383,8 @@ struct costs *costs_make(const struct spec *sp) {
     *costs = (struct costs){.spec = sp, .job = sp->job, .njobs = sp->njobs};
     find_bare(costs);
     if (sp->names.slices && is_costs(sp))
-        die("%s: a model of costs says nothing of slices: leave 'slices' out, or give a model with layers", sp->file);
+        die("%s: a model of costs says nothing about slices: leave 'slices' out, or give a model with layers",
+            sp->file);
     costs->sliced = sp->names.slices && sp->model;
     struct stage *st = costs->stage = NEW(struct stage, stage_entries(costs));
     if (is_costs(sp))

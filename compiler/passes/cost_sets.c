@@ -25,20 +25,20 @@ static void check_tables(const struct costs *costs) {
     int u = costs->unembedding, sizes[] = {team_size(sp, 0), team_size(sp, u)};
     const struct rt_layer *embedding = st[0].rt.layer, *l = st[u].rt.layer;
     if (sizes[0] != sizes[1])
-        die("%s: the model's embedding and its output layer share a table of tokens, but stage 0 has a team of %d and "
-            "stage %d one of %d; let both be of one size, or give the model an output layer of its own",
+        die("%s: the model's embedding and its output layer share a token table, but stage 0 has a team of %d and "
+            "stage %d one of %d; make both teams the same size, or give the model its own output layer",
             sp->file, sizes[0], sp->names.member[u].stage, sizes[1]);
     while (!row_of(l->kind)->shares)
         l++;
     if (sp->names.member && sp->model->by_rows && embedding->share.split != SPLIT_ROWS)
-        die("%s and %s share a table of tokens, of which each member would have the gradient of its own rows only; let "
-            "the embedding have split = \"rows\" and the unembedding split = \"columns\", or give the model an output "
-            "layer of its own (-D tied=false)",
+        die("%s and %s share a token table, and each member would only have the gradient of its own rows; give the "
+            "embedding split = \"rows\" and the unembedding split = \"columns\", or give the model its own output "
+            "layer (-D tied=false)",
             where_layer(sp->model, embedding->index), where_layer(sp->model, l->index));
     if ((embedding->share.split == SPLIT_ROWS) != (l->share.split == SPLIT_COLUMNS))
-        die("%s and %s share a table of tokens, but a team divides it for %s only; let the embedding have split = "
-            "\"rows\" and the unembedding split = \"columns\", and no cut part the unembedding's stage from the loss's "
-            "where their teams are of different sizes",
+        die("%s and %s share a token table, but a team divides it only for %s; give the embedding split = \"rows\" and "
+            "the unembedding split = \"columns\", and do not cut between the unembedding and the loss if their stages' "
+            "teams differ in size",
             where_layer(sp->model, embedding->index), where_layer(sp->model, l->index),
             embedding->share.split == SPLIT_ROWS ? "the former" : "the latter");
 }
@@ -121,12 +121,12 @@ void bare_sets(struct costs *costs) {
 void refuse_unversioned(const struct costs *costs) {
     const struct spec *sp = costs->spec;
     if (sp->names.tables > 0)
-        die("%s: the model's stages share a token table, which has no version of its own yet: leave 'update' out, or "
-            "give the model an output layer of its own",
+        die("%s: the model's stages share a token table, which cannot have versions yet: leave 'update' out, or give "
+            "the model its own output layer",
             sp->file);
     for (int32_t j = 0; j < sp->njobs; j++)
         if (sp->updates.reads[j] == READ_INPUT && !has_version(costs, 0))
-            die("%s: %s is to read the version that stage 0's forward reads, but stage 0 has no weights; give a "
-                "version by another rule",
+            die("%s: %s must read the version that stage 0's forward reads, but stage 0 has no weights; choose another "
+                "'version'",
                 sp->file, job_name(&sp->names, sp->job[j].s, sp->job[j].b, sp->job[j].d));
 }

@@ -95,8 +95,8 @@ static void find_backward_stops(struct stage *st, int64_t element) {
 static void check_stops(const struct stage *st, const struct spec *sp) {
     for (int d = 0; d < NDIRS; d++)
         if (st->nstops[d] >= MOST_PARTS)
-            die("%s: the %d layers of a stage exchange something %d times within a job; at most %d times are possible: "
-                "cut the model into more stages",
+            die("%s: the %d layers of a stage exchange data %d times within a job; at most %d times are possible: cut "
+                "the model into more stages",
                 sp->file, st->rt.nlayers, st->nstops[d], MOST_PARTS - 1);
 }
 
@@ -272,8 +272,8 @@ static void refuse_sum_of_two(const struct spec *sp, const struct pair *pair) {
     if (both && a->s == b->s) {
         struct names plain = {0};
         int s = sp->names.member ? sp->names.member[a->s].stage : a->s;
-        die("%s: %s+%s is a pair of jobs that both add to the gradient of stage %d, and their team exchanges something "
-            "meanwhile: let one follow the other in the sequence",
+        die("%s: %s+%s is a pair of jobs that both add to the gradient of stage %d while their team exchanges data: "
+            "put one after the other in the sequence",
             sp->file, job_name(&plain, s, a->b, a->d), job_name(&plain, s, b->b, b->d), s);
     }
 }

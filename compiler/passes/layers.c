@@ -42,13 +42,12 @@ static int all_heads_of(const struct model_layer *layer) { return query_heads(la
 static void check_rope(const struct model *m, int i, int dim) {
     const struct layer_row *before = row_of(m->layer[i > 0 ? i - 1 : 0].kind);
     if (dim % 2 != 0)
-        die("%s: rope turns a head's columns in pairs, and its heads have %d; with heads = %d and kv_heads = %d the "
+        die("%s: rope rotates a head's columns in pairs, and its heads have %d; with heads = %d and kv_heads = %d the "
             "layer before it needs a width that %d divides",
             where_layer(m, i), dim, query_heads(&m->layer[i]), kv_heads_of(&m->layer[i]),
             2 * all_heads_of(&m->layer[i]));
     if (before->block > 0 || before->keeps_y)
-        die("%s: rope turns queries and keys where they lie, and %s needs them as they are; let a linear layer make "
-            "them",
+        die("%s: rope rotates queries and keys in place, and %s needs them unrotated; put a linear layer before it",
             where_layer(m, i),
             before->block > 0 ? "the residual block that it opens"
                               : format("the %s before it", layer_name[m->layer[i - 1].kind]));
@@ -57,15 +56,15 @@ static void check_rope(const struct model *m, int i, int dim) {
 static void check_scaling(const struct model *m, int i) {
     const struct attention_config *a = &m->layer[i].config.attention;
     if (a->rope_factor == 0 && (a->rope_low > 0 || a->rope_high > 0 || a->rope_context > 0))
-        die("%s: rope_low, rope_high and rope_context say which frequencies rope_factor lowers; give it, too",
+        die("%s: rope_low, rope_high and rope_context say which frequencies rope_factor lowers; give rope_factor, too",
             where_layer(m, i));
     if (a->rope_factor > 0 && a->rope == 0)
-        die("%s: rope_factor scales a rope, and it has none; give its base, rope = 10000", where_layer(m, i));
+        die("%s: rope_factor scales a rope, and this layer has none; give its base, rope = 10000", where_layer(m, i));
     if (a->rope_factor > 0 && a->rope_factor < 1)
         die("%s: rope_factor = %g would raise frequencies; it must be at least 1", where_layer(m, i),
             (double)a->rope_factor);
     if (a->rope_context > 0 ? a->rope_low >= a->rope_high : a->rope_low > 0 || a->rope_high > 0)
-        die("%s: rope_low = %g and rope_high = %g must ascend, and need rope_context, in which they count turns",
+        die("%s: rope_low = %g and rope_high = %g must ascend, and need rope_context, in which they count rotations",
             where_layer(m, i), (double)a->rope_low, (double)a->rope_high);
 }
 
@@ -74,14 +73,14 @@ static int attention_out(const struct model *m, int i, int in, int forked) {
     const struct model_layer *layer = &m->layer[i];
     int heads = query_heads(layer), kv_heads = kv_heads_of(layer), all = all_heads_of(layer);
     if (heads % kv_heads != 0)
-        die("%s: kv_heads = %d does not divide heads = %d; let as many heads read each head of keys and values",
+        die("%s: kv_heads = %d does not divide heads = %d; equally many heads must read each head of keys and values",
             where_layer(m, i), kv_heads, heads);
     if (in % all != 0 && kv_heads != heads)
-        die("%s: its input has %d columns, which is not (heads + 2 kv_heads) x something; with heads = %d and kv_heads "
+        die("%s: its input has %d columns, which is not a multiple of heads + 2 kv_heads; with heads = %d and kv_heads "
             "= %d the layer before it needs a width that %d divides",
             where_layer(m, i), in, heads, kv_heads, all);
     if (in % all != 0)
-        die("%s: its input has %d columns, which is not 3 x heads x something; with heads = %d the layer before it "
+        die("%s: its input has %d columns, which is not a multiple of 3 x heads; with heads = %d the layer before it "
             "needs a width that %d divides",
             where_layer(m, i), in, heads, all);
     check_scaling(m, i);
@@ -98,7 +97,7 @@ static void size_attention(const struct model *m, int i, struct rt_layer *l) {
 static int headnorm_out(const struct model *m, int i, int in, int forked) {
     const struct model_layer *next = i + 1 < m->nlayers ? &m->layer[i + 1] : NULL;
     if (!next || next->kind != LAYER_attention || (m->from && next->unit != m->layer[i].unit))
-        die("%s: it normalizes the heads of queries and keys of the attention behind it; let attention { ... } follow",
+        die("%s: it normalizes the heads of queries and keys of the attention after it; put attention { ... } after it",
             where_layer(m, i));
     attention_out(m, i + 1, in, forked);
     return in;
@@ -112,16 +111,16 @@ static void size_headnorm(const struct model *m, int i, struct rt_layer *l) {
 static int gated_out(const struct model *m, int i, int in, int forked) {
     (void)forked;
     if (in % 2 != 0)
-        die("%s: its input has %d columns, gate and up side by side, which are as many each; let the layer before it "
-            "have an even width",
+        die("%s: its input has %d columns, but gate and up need equally many; give the layer before it an even "
+            "width",
             where_layer(m, i), in);
     return in / 2;
 }
 
 static int join_out(const struct model *m, int i, int in, int forked) {
     if (in != forked)
-        die("the residual block that ends with %s: it is entered with %d columns and left with %d, and the two are "
-            "added; let its last layer have width = %d",
+        die("the residual block that ends with %s: its input has %d columns and its output %d, and the two are added; "
+            "give its last layer width = %d",
             where_layer(m, i - 1), forked, in, forked);
     return in;
 }
@@ -139,7 +138,7 @@ static int loss_out(const struct model *m, int i, int in, int forked) {
 static int unembedding_out(const struct model *m, int i, int in, int forked) {
     (void)forked;
     if (in != m->layer[0].out)
-        die("%s: its input has %d columns, but it shares the table of an embedding with width = %d; let its input have "
+        die("%s: its input has %d columns, but it shares the table of an embedding with width = %d; give its input "
             "that width",
             where_layer(m, i), in, m->layer[0].out);
     return m->rt.vocab;
@@ -165,7 +164,7 @@ static void size_route(const struct model *m, int i, struct rt_layer *l) {
     size_routing(m, l);
     int64_t places = (int64_t)l->rows / l->context * moe->experts * moe->places;
     if (places > INT32_MAX / 2)
-        die("%s: experts = %d with room for %d tokens of each of %d sequences have %lld places, more than %d; give a "
+        die("%s: experts = %d with room for %d tokens of each of %d sequences have %lld places, more than %d; use a "
             "smaller capacity, or fewer rows",
             where_layer(m, i), moe->experts, moe->places, l->rows / l->context, (long long)places, INT32_MAX / 2);
     l->out_rows = (int32_t)places;
@@ -363,7 +362,7 @@ const struct layer_row layer_rows[NLAYERS] = {
     [LAYER_headnorm] = {.field = FIELDS(NORM_FIELDS(FIELD)),
                         .named = true,
                         .input = INPUT_TOKENS,
-                        .because = ", as attention behind it does",
+                        .because = ", as the attention after it does",
                         .out = headnorm_out,
                         .size = size_headnorm,
                         .team.by_columns = true,
@@ -386,7 +385,7 @@ const struct layer_row layer_rows[NLAYERS] = {
     [LAYER_route] = {.field = FIELDS(WIDTH MOE_FIELDS(FIELD) SPLIT),
                      .of_moe = true,
                      .input = INPUT_TOKENS,
-                     .because = ": experts have room for so many tokens of a sequence",
+                     .because = ": the room of experts is counted in tokens per sequence",
                      .routed = 1,
                      .sequences = true,
                      .size = size_route,

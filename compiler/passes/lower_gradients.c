@@ -384,7 +384,7 @@ void start_empty_sums(struct build *build) {
             continue;
         if (build->sp->updates.every)
             die("%s: rank %d is a home of stage %d, but computes no backward of its update %d, and no other rank sends "
-                "it one: where a stage has several homes, each takes part in all updates; change w, or update",
+                "it one: if a stage has several homes, each must take part in all updates; change w, or update",
                 build->sp->file, owner->rank, owner->set, build->sums.gradient[owner->gradient].update);
         sum_of(build, owner);
         issue(build, owner->rank, OP_ZERO, owner->set, -1, -1, -1);

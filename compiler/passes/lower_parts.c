@@ -368,8 +368,8 @@ static void check_members(const struct build *build) {
         back[b] = back[b] < 0 ? a : back[b];
         if (back[b] != a || one->list != two->list || one->direct != two->direct || one->jobs != two->jobs)
             die("%s: the members that compute %s would add up its gradient with those of other microbatches, or in "
-                "another order: what each of them has whole, such as norms, would not stay the same to the bit; let "
-                "each member's ranks and homes come in the order of the first member's",
+                "another order: weights that each of them holds whole, such as norms, would not stay equal bit for "
+                "bit; list each member's ranks and homes in the first member's order",
                 sp->file,
                 job_name(&sp->names, build->costs->job[first].s, build->costs->job[first].b,
                          build->costs->job[first].d));

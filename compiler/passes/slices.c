@@ -81,13 +81,12 @@ void cut_sequence(struct costs *costs, const struct rt_layer *all) {
     const struct model *m = sp->model;
     for (int i = 0; i < m->nlayers; i++)
         if (row_of(all[i].kind)->routed)
-            die("%s: slices = %d, but %s sends the tokens of whole sequences to its experts, which have room for so "
-                "many "
-                "of each: leave 'slices' out",
+            die("%s: slices = %d, but %s sends the tokens of whole sequences to its experts, which have room for a "
+                "number of tokens per sequence: leave 'slices' out",
                 sp->file, sp->names.slices, where_layer(m, i));
     if (m->by_rows && sp->names.member)
-        die("%s: slices = %d, but a team divides the model by rows, too, which does not go with slices yet: leave one "
-            "of them out",
+        die("%s: slices = %d, but a team also divides the model by rows, which slices do not support yet: leave one of "
+            "them out",
             sp->file, sp->names.slices);
     int n = sp->names.slices, rows = sequence_rows(m), sum = 0;
     const char *what = m->rt.input == INPUT_TOKENS ? "the model's context" : "the model's rows";
@@ -101,8 +100,8 @@ void cut_sequence(struct costs *costs, const struct rt_layer *all) {
     if (costs->rows)
         return;
     if (!sp->slicing.balanced && rows % n)
-        die("%s: %s = %d is no multiple of slices = %d; give a list of rows, or \"balanced\", as 'slice_cut'", sp->file,
-            what, rows, n);
+        die("%s: %s = %d is not a multiple of slices = %d; give 'slice_cut' as a list of rows, or as \"balanced\"",
+            sp->file, what, rows, n);
     int *own = NEW(int, n);
     for (int q = 0; q < n; q++)
         own[q] = rows / n;

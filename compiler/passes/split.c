@@ -52,7 +52,7 @@ static struct rt_layer *put_between(struct splitting *split, int kind, const str
 /* Returns each member's number of a layer's columns, rows or heads. */
 static int divide_evenly(const struct splitting *split, const struct rt_layer *l, int n, const char *what) {
     if (n % split->size)
-        die("%s: its %d %s cannot be divided evenly among a team of %d; let one number divide the other",
+        die("%s: its %d %s cannot be divided evenly among a team of %d; one number must divide the other",
             where_layer(split->m, l->index), n, what, split->size);
     return n / split->size;
 }
@@ -66,12 +66,12 @@ static void divide_heads(const struct splitting *split, struct rt_layer *l, cons
 static void need_chunks(const struct splitting *split, const struct rt_layer *l) {
     int context = split->m->rt.context;
     if (split->size > MOST_BY_ROWS)
-        die("%s: a team that divides attention by rows has at most %d members, not %d; use a smaller one, or let "
-            "attention have split = \"heads\"",
+        die("%s: a team that divides attention by rows has at most %d members, not %d; use a smaller team, or give "
+            "attention split = \"heads\"",
             where_layer(split->m, l->index), MOST_BY_ROWS, split->size);
     if (context % (2 * split->size))
-        die("%s: a team of %d members has %d chunks of each sequence, and context = %d cannot be divided into so many; "
-            "let the context be a multiple of %d",
+        die("%s: a team of %d members has %d chunks of each sequence, and context = %d cannot be divided into that "
+            "many; use a multiple of %d",
             where_layer(split->m, l->index), split->size, 2 * split->size, context, 2 * split->size);
 }
 
@@ -87,16 +87,16 @@ static void work_by_rows(const struct splitting *split, struct rt_layer *l, cons
         l->out_rows = divide_evenly(split, whole, whole->out_rows, "rows of a microbatch");
     int32_t tokens = row_of(l->kind)->routed < 0 ? l->out_rows : l->rows;
     if (row_of(l->kind)->routed && (split->m->by_chunks || tokens % whole->context))
-        die("%s: it sends the tokens of whole sequences, and each member of a team of %d has rows of its own; let a "
-            "microbatch have %d sequences or a multiple",
+        die("%s: it sends the tokens of whole sequences, but each member of a team of %d has its own rows; give a "
+            "microbatch %d sequences, or a multiple",
             where_layer(split->m, l->index), split->size, split->size);
 }
 
 /* Makes attention work on the member's sequences as if they were all; its rows or heads are not divided. */
 static void need_sequences(const struct splitting *split, struct rt_layer *l) {
     if (l->rows % l->context || split->m->by_chunks)
-        die("%s: it needs whole sequences, and each member of a team of %d has rows of its own; let it have split = "
-            "\"rows\" or \"heads\", or a linear layer before it split = \"columns\"",
+        die("%s: it needs whole sequences, but each member of a team of %d has its own rows; give it split = \"rows\" "
+            "or \"heads\", or give a linear layer before it split = \"columns\"",
             where_layer(split->m, l->index), split->size);
     l->part = (struct rt_rows){0};
 }
@@ -123,11 +123,11 @@ static void need_input(const struct splitting *split, const struct rt_layer *l, 
     if (split->divided == divided)
         return;
     if (divided)
-        die("%s: its rows are to be split, but its input is whole on each of the %d members of its team; let a linear "
-            "layer before it have split = \"columns\"",
+        die("%s: its rows are split, but its input is whole on each of the %d members of its team; give a linear layer "
+            "before it split = \"columns\"",
             where_layer(split->m, l->index), split->size);
-    die("%s: its input is divided by columns among the %d members of its team; let a linear layer before it have split "
-        "= \"rows\"",
+    die("%s: its input is divided by columns among the %d members of its team; give a linear layer before it split = "
+        "\"rows\"",
         where_layer(split->m, l->index), split->size);
 }
 
@@ -148,8 +148,8 @@ static void set_groups(const struct splitting *split, struct rt_layer *l, const 
  * another's. */
 static void refuse_chunks(const struct splitting *split, const struct rt_layer *whole) {
     if (split->m->by_chunks)
-        die("%s: a team is to divide it, but also attention by rows, of which each member has two chunks of every "
-            "sequence; let this layer go without split, or attention have split = \"heads\"",
+        die("%s: a team divides it, and also divides attention by rows, where each member has two chunks of every "
+            "sequence; leave this layer's split out, or give attention split = \"heads\"",
             where_layer(split->m, whole->index));
 }
 
@@ -211,8 +211,8 @@ static void need_groups(const struct splitting *split, const struct rt_layer *l)
     while (i >= 0 && split->m->layer[i].split == SPLIT_NONE && !row_of(split->m->layer[i].kind)->team.groups)
         i--;
     if (split->divided && i >= 0 && split->m->layer[i].split == SPLIT_NONE)
-        die("%s: its input is what %s makes, divided by columns among the %d members of its team; let a linear "
-            "layer with split = \"rows\" and one with split = \"columns\" lie between them",
+        die("%s: its input is the output of %s, divided by columns among the %d members of its team; put a linear "
+            "layer with split = \"rows\" and one with split = \"columns\" between them",
             where_layer(split->m, l->index), where_layer(split->m, i), split->size);
 }
 

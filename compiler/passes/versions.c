@@ -111,7 +111,7 @@ static int32_t latest(const struct versions *v, int32_t first, double t) {
 
 static void die_too_early(const struct spec *sp, int32_t j, const struct job *forward) {
     const struct job *job = &sp->job[j];
-    die("%s: %s could start before %s, whose version of the weights it is to read: pred() must say that it needs that",
+    die("%s: %s could start before %s, whose version of the weights it must read: let pred() return that job, too",
         sp->file, job_name(&sp->names, job->s, job->b, job->d), job_name(&sp->names, forward->s, forward->b, OP_F));
 }
 

@@ -275,13 +275,13 @@ void search_room(struct compile *c) {
         fit->by_room = fit->by_slots + 1;
         *fit->by_room = by_room;
     }
-    const char *slots = slots_text(fit->slots, workers), *room = "what there is room for";
+    const char *slots = slots_text(fit->slots, workers), *room = "as many as fit";
     struct tried *tried = c->tried;
     *c = roomy ? by_room : by_slots;
     c->tried = tried;
     c->fit = fit;
     tried_add(c, "fit", "all slots", NAN, "does not fit");
     tried_add(c, "fit", slots, NAN, NULL);
-    tried_add(c, "fit", room, NAN, roomy ? NULL : "does not fit, or receives no less");
+    tried_add(c, "fit", room, NAN, roomy ? NULL : "does not fit, or receives no fewer bytes");
     tried_ships(c, roomy ? room : slots);
 }

@@ -1,7 +1,7 @@
 /* Chooses how much of a step is written out if its updates are jobs: all of it, or a prologue, one period, and an
  * epilogue (repetition.c).
  *
- * The script is asked about ever more microbatches until its schedule repeats itself, then about as many as the program
+ * The script runs with more and more microbatches until its schedule repeats itself, then with as many as the program
  * needs. A period must be so long that no tensor outlives it, because each repetition reuses the tensor's place. And
  * the step's end must be far enough to change nothing in the period, since the next uses of fetched weights decide what
  * is kept. */
@@ -31,8 +31,8 @@ static bool may_look_further(const struct compile *c) {
 /* Writes the whole step out, as no part of it is known to repeat. Dies if the step is too long for that. */
 static void write_all_out(struct compile *c, const char *why) {
     if ((double)c->spec->njobs / c->spec->batches * (double)c->spec->updates.step > MOST_JOBS)
-        die("%s: %s, and all %lld of a step are too many jobs to write out: a rank that runs ever further ahead needs "
-            "a cap, and n, w and cost must come back to the same after some microbatches",
+        die("%s: %s, and all %lld of a step are too many jobs to write out: give a rank that runs further and further "
+            "ahead a cap, and let n, w and cost repeat after some number of microbatches",
             c->spec->file, why, (long long)c->spec->updates.step);
     if (c->spec->batches < c->spec->updates.step)
         *c = of_microbatches(c, (int)c->spec->updates.step);
@@ -48,7 +48,7 @@ struct period {
 /* Compiles `microbatches` microbatches with the period. Returns whether no tensor outlives the period; if one does, c
  * stays as it is. */
 static bool try_period(struct compile *c, struct period period, int microbatches, int64_t *tried) {
-    const char *variation = format("%d microbatches, of which %d repeat", microbatches, period.length);
+    const char *variation = format("%d microbatches; %d of them repeat", microbatches, period.length);
     struct scratch scratch = scratch_begin(); /* stays open if this program is chosen */
     struct tried *before = c->tried;
     struct compile with = of_microbatches(c, microbatches);
@@ -65,7 +65,7 @@ static bool try_period(struct compile *c, struct period period, int microbatches
         scratch_end(scratch);
         c->tried = before;
     }
-    tried_add(c, "period", variation, NAN, fits ? NULL : "some tensor outlives it");
+    tried_add(c, "period", variation, NAN, fits ? NULL : "some tensor outlives the period");
     if (fits)
         tried_ships(c, variation);
     return fits;
@@ -105,7 +105,7 @@ void search_periods(struct compile *c) {
         if (c->spec->batches == c->spec->updates.step)
             return;
         if (!may_look_further(c)) {
-            write_all_out(c, format("its first %d microbatches show no period that lasts", c->spec->batches));
+            write_all_out(c, format("its first %d microbatches show no lasting period", c->spec->batches));
             return;
         }
         *c = of_microbatches(c, 2 * c->spec->batches);
@@ -120,7 +120,6 @@ void search_periods(struct compile *c) {
             if (try_period(c, period, microbatches + more * period.length, &tried))
                 return;
     }
-    write_all_out(c, format("its schedule comes back to the same after %d microbatches, but some tensor is kept for "
-                            "ever longer",
+    write_all_out(c, format("its schedule repeats after %d microbatches, but some tensor is kept longer and longer",
                             period.shortest));
 }

@@ -9,8 +9,8 @@
 #include <math.h>
 
 enum plan { BY_ROOM, BY_SLOTS, AHEAD_1, AHEAD_2, NPLANS };
-static const char *const plan_name[NPLANS] = {"what there is room for", "as many as there are slots",
-                                              "each one job ahead", "each two jobs ahead"};
+static const char *const plan_name[NPLANS] = {"as many as fit", "one per slot", "each one job ahead",
+                                              "each two jobs ahead"};
 
 static bool links_take_time(const struct spec *sp) {
     for (int64_t i = 0; sp->machine.link && i < (int64_t)sp->workers * sp->workers; i++)
@@ -108,7 +108,7 @@ void search_prefetch(struct compile *c) {
         tried_add(&best, "prefetch", plan_name[plan], makespan,
                   isinf(makespan) ? "does not fit"
                   : !timed        ? "gains nothing: links take no time"
-                  : !may          ? "takes more slots than there are"
+                  : !may          ? "needs more slots than there are"
                                   : NULL);
     }
     *c = best;

@@ -16,8 +16,8 @@
 /* Treats times that differ only by rounding as equal. */
 static const double ROUNDING = 1e-12;
 
-static const char *const once_free = "bytes are reused once they are free by the times";
-static const char *const by_schedule = "bytes are reused as soon as the schedule permits";
+static const char *const once_free = "reuse bytes once they are free, by the predicted times";
+static const char *const by_schedule = "reuse bytes as soon as the schedule permits";
 
 /* Drops all reuse of bytes except by fetched weights. These keep the bytes of other weights, if they reuse any, else
  * all. */

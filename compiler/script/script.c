@@ -50,11 +50,10 @@ static int by_name(const void *a, const void *b) {
 /* Refuses outputs of a compile or a run, with a clearer message than Lua's. */
 static void refuse_outputs(const struct script *script) {
     if (strncmp(script->src, "pianola 1\n", 10) == 0)
-        die("%s: this is a program, no script; `pianola verify` and `pianola diff` take it", script->file);
+        die("%s: this is a program, not a script; `pianola verify` and `pianola diff` read it", script->file);
     if (strncmp(script->src, "rank\tlane\t", 10) == 0 || strncmp(script->src, "step\trank\t", 10) == 0)
-        die("%s: this is a timeline, no script; `pianola diff` takes it, and `pianola show SCHEDULE.lua --measured` "
-            "one "
-            "that was measured",
+        die("%s: this is a timeline, not a script; `pianola diff` reads it, and `pianola show SCHEDULE.lua --measured` "
+            "reads one that was measured",
             script->file);
 }
 
@@ -69,7 +68,7 @@ static void read_script(struct script *script, const char *path, struct script_t
     if (script->kind != SCRIPT_SCHEDULE || !is_torch(path, script->src))
         return;
     if (strlen(script->src) != script->size)
-        die("%s: byte %zu is zero: this is no text", script->file, strlen(script->src));
+        die("%s: byte %zu is zero: this is not text", script->file, strlen(script->src));
     read_torch(&lua, script->file, script->src);
     script->src = lua.s;
     script->size = lua.n;
@@ -84,7 +83,7 @@ static const char *run_script(enum script_kind kind, const char *path, struct se
     script.file = strcmp(path, "-") ? path : "stdin";
     size_t n = strlen(path);
     if (n > 6 && strcmp(path + n - 6, ".d.lua") == 0)
-        die("%s describes to editors what scripts can use; it is no script itself", path);
+        die("%s tells editors what scripts can use; it is not a script", path);
     read_script(&script, path, args->text ? &args->text[kind] : &text_read);
     sandbox_run(&script, extract, sp);
     if (kind == SCRIPT_SCHEDULE)

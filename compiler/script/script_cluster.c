@@ -106,8 +106,8 @@ static double *costs(struct script *script, const struct table *table, int stage
     int of = integer_field(table, "stages", 1, INT_MAX);
     if (of != stages)
         field_fail(L, table->line, "stages",
-                   "'stages' is %d: these costs are of %d stages, but the schedule has %d; measure such a schedule, or "
-                   "leave 'cost' out",
+                   "'stages' is %d: these costs are for %d stages, but the schedule has %d; measure such a schedule, "
+                   "or leave 'cost' out",
                    of, of, stages);
     double *cost = NEW(double, ((int64_t)stages + 1) * NOPS);
     for (int s = 0; s <= stages; s++)
@@ -123,7 +123,7 @@ static double *costs(struct script *script, const struct table *table, int stage
             if (!is_time(x) && !lua_isnil(L, -1))
                 function_fail(L, f, "cost",
                               "cost(%d, \"%s\") returned %s; return seconds (" A_TIME
-                              "), or nil where nothing was measured",
+                              "), or nil if nothing was measured",
                               s, op_name[op], describe(L, -1));
             lua_pop(L, 1);
             call_end(script);
@@ -142,15 +142,13 @@ static void check_units(struct script *script, const struct table *table, const 
     if (free || sp->machine.took || is_costs(sp))
         return;
     if (sp->model && sp->machine.flops == 0)
-        field_fail(
-            script->L, table->line, "link",
-            "'link' returns seconds, but what the model's jobs take is in FLOP, and no sum of both means anything; "
-            "add flops, the FLOP per second of a rank: flops = 1e14");
+        field_fail(script->L, table->line, "link",
+                   "'link' returns seconds, but the costs of the model's jobs are in FLOP, and the two cannot be "
+                   "added; add flops, the FLOP per second of a rank: flops = 1e14");
     if (!sp->model && !own && sp->machine.flops > 0)
-        field_fail(
-            script->L, table->line, "flops",
-            "'flops' makes seconds of a model's FLOP, and 'link' returns seconds, but without a model a job takes "
-            "units; give --model, or leave 'flops' out, and links count in units");
+        field_fail(script->L, table->line, "flops",
+                   "'flops' converts a model's FLOP to seconds, and 'link' returns seconds, but without a model costs "
+                   "are in units; give --model, or leave 'flops' out and let 'link' return units");
 }
 
 /* Reads how many cores all ranks share, and how many of them a job uses. */

@@ -83,16 +83,15 @@ bool read_costs(const struct table *table, struct model *m) {
     for (int i = 0; i < 4; i++)
         if (push_field(table, excluded[i]) != LUA_TNIL)
             field_fail(L, table->line, excluded[i],
-                       "a model of costs has no '%s': 'costs' says what layers take, 'layers' what they are; leave one "
-                       "out",
+                       "a model of costs has no '%s': 'costs' gives the costs of layers, 'layers' the layers "
+                       "themselves; leave one out",
                        excluded[i]);
     lua_settop(L, list);
     m->nunits = type == LUA_TTABLE ? (int)lua_rawlen(L, list) : 0;
     if (m->nunits == 0)
         field_fail(
             L, table->line, "costs",
-            "'costs' must be a list of what each layer takes, { { forward = 0.01, activation = 4096 }, ... }; it "
-            "is %s",
+            "'costs' must be a list of each layer's costs, { { forward = 0.01, activation = 4096 }, ... }; it is %s",
             type == LUA_TTABLE ? "empty" : describe(L, list));
     m->cost = NEW(struct layer_cost, m->nunits);
     for (int i = 1; i <= m->nunits; i++, lua_settop(L, list)) {

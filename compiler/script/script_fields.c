@@ -138,7 +138,7 @@ static void check_default(lua_State *L, int index, int line, const char *name) {
     enum { LONGEST = 1000 };
     int type = lua_type(L, index);
     if (type == LUA_TSTRING && lua_rawlen(L, index) > LONGEST)
-        field_fail(L, line, name, "parameter '%s' is a string of %llu bytes; at most %d go into the record", name,
+        field_fail(L, line, name, "parameter '%s' is a string of %llu bytes; at most %d fit into the record", name,
                    (unsigned long long)lua_rawlen(L, index), LONGEST);
     bool good = type == LUA_TNUMBER || type == LUA_TBOOLEAN || type == LUA_TSTRING || type == LUA_TTABLE;
     if (type == LUA_TTABLE) {
@@ -237,7 +237,7 @@ static void record_param(lua_State *L, const char *name, int otherwise, int valu
     spend(L, (int64_t)script->nparams);
     for (size_t i = 0; i < script->nparams; i++)
         if (!strcmp(script->param[i].name, name))
-            field_fail(L, line, name, "parameter '%s' was declared before", name);
+            field_fail(L, line, name, "parameter '%s' is declared twice", name);
     GROW(script->param, script->params_capacity, script->nparams + 1);
     script->param[script->nparams++] = (struct param){copy_string(name), lua_text(L, value), lua_text(L, otherwise),
                                                       script_kinds[script->kind], type_of_param(L, otherwise)};

@@ -93,8 +93,8 @@ static void check_owned(struct owners *owners) {
         const char *one = job_name(&sp->names, j->s, j->b, j->d),
                    *other = job_name(&sp->names, first->s, first->b, first->d);
         function_fail(owners->S->L, owners->w, "w",
-                      "w() returned nil as home for %s, but a home for %s; nil says that stage %d has no weights: "
-                      "return it for all of its jobs, or for none",
+                      "w() returned nil as home for %s, but a rank for %s; nil means that stage %d has no weights: "
+                      "return nil for all of its jobs, or for none",
                       none ? one : other, none ? other : one, j->s);
     }
 }
@@ -116,7 +116,7 @@ void check_replicas(struct owners *owners) {
         if (home.n != home_of(sp, &first->home).n)
             function_fail(owners->S->L, owners->w, "w",
                           "w() returned %d rank%s as home for %s, but %d for %s; the homes of a stage are replicas, so "
-                          "let their lists be equally long",
+                          "their lists must have equal lengths",
                           home.n, home.n == 1 ? "" : "s", job, home_of(sp, &first->home).n,
                           job_name(&owners->sp->names, first->s, first->b, first->d));
         for (int i = 0; i < home.n; i++) {
@@ -124,7 +124,7 @@ void check_replicas(struct owners *owners) {
             if (other && other->s == j->s)
                 function_fail(owners->S->L, owners->w, "w",
                               "w() returned rank %d in the home for %s and in another for %s; the homes of a stage are "
-                              "replicas, so let them have no rank in common",
+                              "replicas, so they must have no rank in common",
                               home.rank[i], job, job_name(&owners->sp->names, other->s, other->b, other->d));
             owner[home.rank[i]] = j;
         }
@@ -145,7 +145,8 @@ void read_tensor(struct owners *owners) {
     char *end = NULL;
     long size = set ? strtol(set, &end, 10) : sp->owners.tensor;
     if (set && (*end || size < 1 || size > MAX_WORKERS))
-        script_fail(L, 0, 0, "-D tensor=%s: expected how many ranks each rank becomes, 1 to %d", set, MAX_WORKERS);
+        script_fail(L, 0, 0, "-D tensor=%s: expected the number of ranks that each rank becomes, 1 to %d", set,
+                    MAX_WORKERS);
     sp->owners.tensor = (int)size;
     if ((int64_t)sp->workers * sp->owners.tensor > MAX_WORKERS)
         field_fail(L, owners->t->line, "workers", "workers * tensor is %lld; at most %d ranks are possible",
@@ -168,22 +169,21 @@ void check_teams(struct owners *owners) {
         if (team.n != n)
             function_fail(
                 L, owners->w, "w",
-                "w() returned %d rank%s to compute %s, but %d for %s; let the teams of a stage be of one size", team.n,
+                "w() returned %d rank%s to compute %s, but %d for %s; all teams of a stage must have one size", team.n,
                 team.n == 1 ? "" : "s", job, n, job_name(&sp->names, first->s, first->b, first->d));
         if (team.n > 1 && home.n % team.n && team.n % home.n)
-            function_fail(
-                L, owners->w, "w",
-                "w() returned %d ranks as home for %s and a team of %d: each member's part of the weights lies "
-                "on as many ranks, so let one number divide the other",
-                home.n, job, team.n);
+            function_fail(L, owners->w, "w",
+                          "w() returned %d ranks as home for %s and a team of %d: each member's part of the weights "
+                          "lies on equally many ranks, so one number must divide the other",
+                          home.n, job, team.n);
         for (int i = 0; i < team.n && team.n > 1; i++) {
             const struct job *other = member[team.rank[i]];
             if (other && other->s == j->s && place[team.rank[i]] != i)
-                function_fail(
-                    L, owners->w, "w",
-                    "w() returned rank %d as member %d of the team for %s, but as member %d for %s; a rank has "
-                    "the same part of a stage's weights always",
-                    team.rank[i], i, job, place[team.rank[i]], job_name(&sp->names, other->s, other->b, other->d));
+                function_fail(L, owners->w, "w",
+                              "w() returned rank %d as member %d of the team for %s, but as member %d for %s; a rank "
+                              "must always have the same part of a stage's weights",
+                              team.rank[i], i, job, place[team.rank[i]],
+                              job_name(&sp->names, other->s, other->b, other->d));
             member[team.rank[i]] = j;
             place[team.rank[i]] = i;
         }

@@ -173,10 +173,10 @@ static void read_optimizer(struct builder *builder) {
     COUNTS(X)
 #undef X
     if (rt->post_validation && rt->clip == 0)
-        field_fail(builder->L, part->line, "post_validation", "post_validation is of clip, which is 0; add: clip = 1");
+        field_fail(builder->L, part->line, "post_validation", "post_validation needs clip, which is 0; add: clip = 1");
     rt->post_validation = rt->post_validation && builder->sp->workers > 1; /* a single rank has no norm to wait for */
     if (rt->steps > 0 && rt->warmup > rt->steps)
-        field_fail(builder->L, part->line, "warmup", "warmup = %d updates are more than steps = %d, which include them",
+        field_fail(builder->L, part->line, "warmup", "warmup = %d exceeds steps = %d, which includes the warm-up",
                    rt->warmup, rt->steps);
 }
 
@@ -200,10 +200,10 @@ static void add_source(struct builder *builder, int line, int s, int index) {
     GROW(m->from, builder->sources, (size_t)at + 1);
     lua_Integer t = lua_type(L, index) == LUA_TNUMBER ? lua_tointegerx(L, index, &isint) : 0;
     if (s == 0)
-        field_fail(L, line, "from", "stage 0: 'from' names %s, but no stage is before it; write from = \"input\"",
+        field_fail(L, line, "from", "stage 0: 'from' names %s, but no stage comes before it; write from = \"input\"",
                    describe(L, index));
     if (!isint || t < 0 || t >= s)
-        field_fail(L, line, "from", "stage %d: 'from' names %s; it must name stages before it, from 0 to %d", s,
+        field_fail(L, line, "from", "stage %d: 'from' names %s; it must name earlier stages, from 0 to %d", s,
                    describe(L, index), s - 1);
     while (at > m->from_at[s] && m->from[at - 1] > t) {
         m->from[at] = m->from[at - 1];
@@ -300,7 +300,7 @@ static void read_stages(struct builder *builder, int list, int n) {
     if (builder->sp->stages == 0)
         field_fail(
             L, builder->t.line, "layers",
-            "a model whose layers are stages is cut already; to partition or tune it, give its layers without stages");
+            "a model whose layers are stages is already cut; to partition or tune it, give its layers without stages");
     if (n != builder->sp->stages)
         field_fail(L, builder->t.line, "layers", "the model has %d stages, but the schedule has stages = %d", n,
                    builder->sp->stages);
@@ -335,12 +335,12 @@ static void read_stage_cut(struct builder *builder) {
     if (type == LUA_TNIL)
         return;
     if (m->from)
-        field_fail(L, builder->t.line, "cut", "a model whose layers are stages is cut already; leave 'cut' out");
+        field_fail(L, builder->t.line, "cut", "a model whose layers are stages is already cut; leave 'cut' out");
     if (type != LUA_TTABLE)
         field_fail(L, builder->t.line, "cut", "'cut' must be a list of positions in %s, not %s",
                    m->cost ? "costs" : "layers", describe(L, list));
     if (builder->sp->stages == 0)
-        field_fail(L, builder->t.line, "cut", "this model is cut already; to partition it, leave 'cut' out");
+        field_fail(L, builder->t.line, "cut", "this model is already cut; to partition it, leave 'cut' out");
     m->ncut = (int)lua_rawlen(L, list);
     if (m->ncut != builder->sp->stages - 1)
         field_fail(L, builder->t.line, "cut", "'cut' opens %d stages after the first, but the schedule has stages = %d",

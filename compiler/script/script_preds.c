@@ -32,7 +32,7 @@ static int32_t pred_item(struct reader *reader, int item) {
         d = direction(text, n);
     }
     if (d < 0)
-        function_fail(L, reader->pred, "pred", "%s returned a list whose item %d is no job; an item is %s",
+        function_fail(L, reader->pred, "pred", "%s returned a list whose item %d is not a job; an item is %s",
                       call_name(reader->S), item,
                       slices ? "{s, b, d, q}, such as {0, 3, \"F\", 1}" : "{s, b, d}, such as {0, 3, \"F\"}");
     lua_settop(L, top);

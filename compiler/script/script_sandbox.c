@@ -115,9 +115,9 @@ static const char *used_by(const struct script *script) {
         return format(", most of them inside %s; give it less to do",
                       script->meter.library ? script->meter.library : "what it returned");
     if (2 * script->meter.filling > script->meter.used)
-        return ", most of them to make strings, tables and functions; does this loop end?";
+        return ", most of them to build strings, tables and functions; does this loop end?";
     if (2 * script->meter.nesting > script->meter.used)
-        return ", most of them in calls nested deep; does a function call itself without end?";
+        return ", most of them in deeply nested calls; does a function call itself without end?";
     return "; does this loop end?";
 }
 
@@ -128,7 +128,7 @@ static _Noreturn void over_budget(lua_State *L) {
     if (!script->call.name)
         script_fail(L, line, 0, "the script used %d million instructions%s", all, used_by(script));
     if (script->meter.budget < CALL_BUDGET)
-        script_fail(L, line, 0, "calls up to %s used %d million instructions, besides %d thousand each",
+        script_fail(L, line, 0, "calls up to %s used %d million instructions, beyond %d thousand each",
                     call_name(script), all, CALL_SHARE / 1000);
     if (script->call.d < 0)
         script_fail(L, line, 0, "%s used %d million instructions%s", call_name(script), each, used_by(script));
@@ -324,7 +324,7 @@ static int protected_run(lua_State *L) {
     push_environment(L, script->kind);
     charge(script, cost_of_text(script->src, script->size));
     if (script_ended(script))
-        script_fail(L, 1, 0, "the script is too long, or has too many branches, to be read");
+        script_fail(L, 1, 0, "the script is too long or has too many branches");
     if (luaL_loadbufferx(L, script->src, script->size, chunk, "t")) {
         script->failure.broken = true;
         lua_error(L);

@@ -48,14 +48,15 @@ bool field_given(struct reader *reader, const char *name) {
 
 /* Reads slice_cut: a list of each slice's rows of a sequence, or "balanced". */
 static void read_slice_cut(struct reader *reader) {
-    static const char must[] = "a list of so many rows of a sequence for each slice, at least 1, or \"balanced\"";
+    static const char must[] =
+        "a list with the number of rows of a sequence in each slice, at least 1, or \"balanced\"";
     lua_State *L = reader->L;
     struct spec *sp = reader->sp;
     int type = push_field(&reader->t, "slice_cut"), list = lua_gettop(L), n = sp->names.slices;
     sp->slicing.balanced = type == LUA_TSTRING && !strcmp(lua_tostring(L, list), "balanced");
     if (type != LUA_TNIL && !n)
         field_fail(L, reader->t.line, "slice_cut",
-                   "'slice_cut' goes with slices, of which there are none: say slices = 4");
+                   "'slice_cut' needs slices, and there are none; add, for example, slices = 4");
     if (type == LUA_TNIL || sp->slicing.balanced) {
         lua_pop(L, 1);
         return;
@@ -230,8 +231,7 @@ static int32_t ask_source(struct reader *reader, const struct job *j) {
 
 static void read_sources(struct reader *reader) {
     struct spec *sp = reader->sp;
-    reader->source =
-        function_field(&reader->t, "source", "the rank from which a job's weights are taken, or nil: the home");
+    reader->source = function_field(&reader->t, "source", "the rank that sends a job's weights, or nil for the home");
     if (!reader->source)
         return;
     sp->owners.source = NEW(int32_t, sp->njobs);
@@ -311,9 +311,10 @@ static void jobs_from_functions(struct reader *reader) {
         for (int b = 0; b < sp->batches; b++)
             has[(int64_t)s * sp->batches + b] = directions(reader, split, again, s, b);
     lay_out_jobs(sp, has);
-    reader->n = function_field(&reader->t, "n", "a number: among jobs a rank could start, the smallest runs");
+    reader->n = function_field(&reader->t, "n",
+                               "a number: of the jobs that a rank could start, the one with the smallest runs");
     reader->fill = function_field(&reader->t, "fill",
-                                  "true: a job without a place in the order, which runs when its rank would idle");
+                                  "true for a job without a place in the order, which runs when its rank would idle");
     if (reader->fill && !sp->strict)
         field_fail(reader->L, reader->t.line, "fill",
                    "'fill' goes with order = \"strict\": a greedy rank runs whatever it can anyway");
@@ -326,8 +327,8 @@ static double read_overlap(struct reader *reader) {
     double x = type == LUA_TNUMBER ? lua_tonumber(reader->L, -1) : 0;
     if (type != LUA_TNIL && (type != LUA_TNUMBER || !(x >= 0 && x <= 1)))
         field_fail(reader->L, reader->t.line, "overlap",
-                   "'overlap' must be a number from 0 to 1, not %s: the share of a pair's shorter job that hides "
-                   "behind the longer one",
+                   "'overlap' must be a number from 0 to 1, not %s: the share of a pair's shorter job that the longer "
+                   "one hides",
                    describe(reader->L, -1));
     if (type != LUA_TNIL && !reader->sp->npairs)
         field_fail(reader->L, reader->t.line, "overlap",
@@ -344,8 +345,8 @@ static const double *read_bubble(const struct table *t) {
         *x = type == LUA_TNUMBER ? lua_tonumber(L, -1) : -1;
     if (x && !(*x >= 0 && *x < 1))
         field_fail(L, t->line, "bubble",
-                   "'bubble' must be a number of at least 0 and below 1, not %s: the part of the makespan that ranks "
-                   "idle, by a closed form",
+                   "'bubble' must be a number of at least 0 and below 1, not %s: the fraction of the makespan in which "
+                   "ranks idle, by a closed form",
                    describe(L, -1));
     lua_pop(L, 1);
     return x;

@@ -64,11 +64,11 @@ static void refuse_beside_sequence(struct reader *reader) {
     static const char *const out[] = {"n", "fill", "split_backward", "recompute"};
     if (reader->sp->updates.every)
         field_fail(reader->L, reader->t.line, "update",
-                   "'update' and 'sequence' both given; a sequence's updates end the step: say w and n instead");
+                   "'update' and 'sequence' are both given; a sequence's updates end the step: give w and n instead");
     for (int i = 0; i < 4; i++)
         if (field_given(reader, out[i]))
             field_fail(reader->L, reader->t.line, out[i],
-                       "'%s' and 'sequence' both given; the sequence says it already", out[i]);
+                       "'%s' and 'sequence' are both given; the sequence already determines it", out[i]);
     if (field_given(reader, "order") && !reader->sp->strict)
         field_fail(reader->L, reader->t.line, "order", "'sequence' implies order = \"strict\"; leave 'order' out");
 }
@@ -97,8 +97,8 @@ static struct job *parse_sequence(struct reader *reader, uint8_t *has, int *coun
             for (struct job *j = entry; j < entry + jobs; j++) {
                 uint8_t *set = &has[(int64_t)j->s * sp->batches + j->b];
                 if (*set >> j->d & 1)
-                    field_fail(L, reader->t.line, "sequence", "sequence[%d][%d] is \"%s\", which was listed before", k,
-                               i, job_name(&reader->sp->names, j->s, j->b, j->d));
+                    field_fail(L, reader->t.line, "sequence", "sequence[%d][%d] is \"%s\", which is listed twice", k, i,
+                               job_name(&reader->sp->names, j->s, j->b, j->d));
                 *set |= (uint8_t)(1 << j->d);
                 GROW(job, capacity, n + 1);
                 j->prio = place++;

@@ -55,7 +55,7 @@ void read_tune(struct owners *owners) {
     for (; sp->declared.ntuned < n; lua_settop(L, top + 2)) {
         if (lua_rawgeti(L, top + 2, sp->declared.ntuned + 1) != LUA_TSTRING ||
             !is_param(owners->S, lua_tostring(L, -1)))
-            field_fail(L, owners->t->line, "tune", "tune names %s, which is no parameter of this script",
+            field_fail(L, owners->t->line, "tune", "tune names %s, which is not a parameter of this script",
                        describe(L, -1));
         lua_pushvalue(L, -1);
         lua_rawget(L, top + 1);

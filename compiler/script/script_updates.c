@@ -56,7 +56,7 @@ static void read_update_of(struct owners *owners, int f, int s) {
                    describe(L, -1));
     if (n > step || step % n)
         field_fail(L, owners->t->line, "update",
-                   "stage %d is updated after every %lld microbatches, but batches = %lld is no multiple of that", s,
+                   "stage %d is updated after every %lld microbatches, but batches = %lld is not a multiple of that", s,
                    (long long)n, (long long)step);
     sp->updates.every[s] = (int)(n * slices);
     lua_settop(L, f);
@@ -141,7 +141,7 @@ static void ask_priority(struct owners *owners, int n, struct job *j) {
         j->prio = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : NAN;
         j->fill = false;
         if (!isfinite(j->prio))
-            function_fail(L, n, "n", "n() returned %s for %s; return a finite number, or nil: it runs at once",
+            function_fail(L, n, "n", "n() returned %s for %s; return a finite number, or nil to run it at once",
                           describe(L, -1), job_name(&owners->sp->names, j->s, owners->S->call.b, OP_U));
     }
     lua_pop(L, 1);
@@ -187,7 +187,7 @@ void read_updates(struct owners *owners, int n, int cost) {
     if (!sp->updates.every) {
         if (push_field(owners->t, "version") != LUA_TNIL)
             field_fail(L, owners->t->line, "version",
-                       "'version' goes with an 'update' within the step; with \"flush\" all jobs read the same one");
+                       "'version' needs an 'update' within the step; with \"flush\" all jobs read the same version");
         lua_pop(L, 1);
         return;
     }
@@ -197,11 +197,11 @@ void read_updates(struct owners *owners, int n, int cost) {
     for (const struct job *j = sp->job; j < sp->job + sp->njobs; j++)
         if (j->home >= sp->workers && home_of(sp, &j->home).n > home_of(sp, &j->team).n)
             function_fail(L, owners->w, "w",
-                          "w() returned a list of ranks as home; sharded weights do not go with 'update' yet: "
-                          "name one rank, or several in turn as replicas; of a team, one for each member");
+                          "w() returned a list of ranks as home; 'update' does not support sharded weights yet: name "
+                          "one rank, or several in turn as replicas; for a team, one rank per member");
     refuse(owners, "zero", zero, "each replica runs the whole update");
     refuse(owners, "source", sp->owners.source, "weights come from their home");
-    refuse(owners, "grad_slots", sp->limits.grad_slots, "gradients stay until the update that they are of");
+    refuse(owners, "grad_slots", sp->limits.grad_slots, "gradients stay until their update");
     refuse(owners, "offload_optimizer", sp->limits.offload_state, "its state is used too often");
     read_versions(owners);
     ask_updates(owners, n, cost);

@@ -9,17 +9,16 @@
 #define CLAIMS(X)                                                                                                      \
     X(JOBS, "jobs", "every job runs exactly once, on its rank, on the right tensors and weights")                      \
     X(GRADIENTS, "gradients",                                                                                          \
-      "every update adds the sum over all of its microbatches, each exactly once, and what members of a team have "    \
-      "whole in one order; every home ends with all updates")                                                          \
-    X(RACES, "races", "any two accesses to a byte, of which one writes, are ordered")                                  \
+      "every update adds the sum over all of its microbatches, each exactly once, with one order for weights that a "  \
+      "team's members hold whole; every home ends with all updates")                                                   \
+    X(RACES, "races", "any two accesses to a byte are ordered if one of them writes")                                  \
     X(MEMORY, "memory",                                                                                                \
       "nothing is read before it is written or after it is freed; live buffers never overlap; "                        \
       "peak <= plan <= limit")                                                                                         \
     X(SERIAL, "serial deadlock",                                                                                       \
-      "each rank one instruction at a time, every send blocking until its receive: no "                                \
-      "deadlock")                                                                                                      \
-    X(LANES, "lane deadlock", "each lane in its order, every send blocking until its receive: no deadlock")            \
-    X(PERIOD, "period", "what repeats leaves what it found, moved on: so all of its repetitions are as the first")
+      "no deadlock if each rank runs one instruction at a time and every send blocks until its receive")               \
+    X(LANES, "lane deadlock", "no deadlock if each lane runs in its order and every send blocks until its receive")    \
+    X(PERIOD, "period", "a repetition leaves the state that it found, moved on, so all repetitions are like the first")
 #define X(name, ...) CLAIM_BIT_##name,
 enum claim_bit { CLAIMS(X) NCLAIMS };
 #undef X

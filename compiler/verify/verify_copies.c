@@ -35,7 +35,7 @@ bool run_copy_over(struct check *check, int r, int32_t i) {
     bool leaves = op_row(x->op)->lane == LANE_OFFLOAD, state = op_row(x->op)->tensor == K_opt;
     int kind = state ? K_opt : value->kind == K_input ? K_input : K_stash;
     if (!is_tensor(value, kind, x->stage, x->batch, 0))
-        return refute(check, CLAIM_JOBS, r, i, "%s holds %s, which is not what the copy is named for",
+        return refute(check, CLAIM_JOBS, r, i, "%s holds %s, which does not match the copy's name",
                       buf_text(check, r, src->buf), value_text(check, value));
     if (arg_bytes(k, src) != arg_bytes(k, t))
         return refute(check, CLAIM_MEMORY, r, i, "copies %lld bytes into %s of %lld bytes",

@@ -73,11 +73,11 @@ static bool are_those_of_script(struct check *check) {
     for (int s = 0; s < check->p->stages && has->member; s++) {
         const struct member *a = &has->member[s], *b = &want->member[s];
         if (a->stage != b->stage || a->place != b->place || a->size != b->size)
-            return refute_all(check, CLAIM_JOBS, "stage %s is member %d of %d; the script says, %d of %d",
+            return refute_all(check, CLAIM_JOBS, "stage %s is member %d of %d; the script says %d of %d",
                               stage_text(check, s), a->place, a->size, b->place, b->size);
         bool whole = check->costs->whole && check->costs->whole[s];
         if ((has->whole && has->whole[s]) != whole)
-            return refute_all(check, CLAIM_JOBS, "stage %s has %s parameters that its team's members have whole",
+            return refute_all(check, CLAIM_JOBS, "stage %s has %s parameters that its team's members hold whole",
                               stage_text(check, s), whole ? "some" : "no");
     }
     for (int s = 0; s < check->p->stages && (check->p->exchange || check->costs->exchange); s++)
@@ -88,16 +88,16 @@ static bool are_those_of_script(struct check *check) {
             const struct member *member = has->member ? &has->member[s] : NULL;
             int first = member && member->place > 0 ? s - member->place : s;
             if (!same_exchanges(exchanges_of(check, s, d), must))
-                return refute_all(check, CLAIM_JOBS, "%s of stage %s exchanges other things than the script says",
+                return refute_all(check, CLAIM_JOBS, "%s of stage %s exchanges something other than the script says",
                                   op_name[d], stage_text(check, s));
             if (!same_exchanges(exchanges_of(check, first, d), exchanges_of(check, s, d)))
-                return refute_all(check, CLAIM_JOBS, "%s of stage %s exchanges other things than that of stage %s",
+                return refute_all(check, CLAIM_JOBS, "%s of stage %s exchanges something other than that of stage %s",
                                   op_name[d], stage_text(check, s), stage_text(check, first));
             if (!are_got(exchanges_of(check, s, d)))
-                return refute_all(check, CLAIM_JOBS, "a late exchange of %s of stage %s has no part of its own",
+                return refute_all(check, CLAIM_JOBS, "a late exchange of %s of stage %s has no separate part",
                                   op_name[d], stage_text(check, s));
             if (exchanges_of(check, s, d)->n && (!member || member->place < 0))
-                return refute_all(check, CLAIM_JOBS, "%s of stage %s exchanges something, and has no team", op_name[d],
+                return refute_all(check, CLAIM_JOBS, "%s of stage %s exchanges something, but has no team", op_name[d],
                                   stage_text(check, s));
         }
     return true;
@@ -188,9 +188,8 @@ bool check_mid(struct check *check, int r, int32_t b) {
     int64_t *want = mid_size(check, x->stage, x->batch, x->inst);
     if (*want < 0)
         *want = x->bytes;
-    return *want == x->bytes ||
-           refute_all(check, CLAIM_MEMORY, "rank %d plans %lld bytes for %s, where others take %lld", r,
-                      (long long)x->bytes, buf_text(check, r, b), (long long)*want);
+    return *want == x->bytes || refute_all(check, CLAIM_MEMORY, "rank %d plans %lld bytes for %s, but others take %lld",
+                                           r, (long long)x->bytes, buf_text(check, r, b), (long long)*want);
 }
 
 /* ---- parts ---- */
@@ -258,14 +257,14 @@ static bool is_of_member(struct check *check, int r, int32_t i, int m, int n) {
     if (x->stage < 0 || x->stage >= check->sp->stages || x->batch < 0 || x->batch >= check->sp->batches)
         return refute(check, CLAIM_JOBS, r, i, "there is no such stage or microbatch");
     if (!member || member[x->stage].place != m || member[x->stage].size != n)
-        return refute(check, CLAIM_JOBS, r, i, "its rank comes at place %d of %d, and stage %s is no such member", m, n,
+        return refute(check, CLAIM_JOBS, r, i, "its rank is number %d of %d, but stage %s is not that member", m, n,
                       stage_text(check, x->stage));
     if (x->inst < 0 || x->inst % 2 || x->inst >= 2 * first_exchange(check, x->stage, NDIRS))
         return refute(check, CLAIM_JOBS, r, i, "stage %s has no exchange of that number", stage_text(check, x->stage));
     int op = operation_of(check, x->stage, x->inst / 2, &d);
     return op == x->op ||
-           refute(check, CLAIM_JOBS, r, i, "is a %s, where %s of stage %s has a %s", name_of_exchange(x->op),
-                  op_name[d], stage_text(check, x->stage), name_of_exchange(op));
+           refute(check, CLAIM_JOBS, r, i, "is a %s, but %s of stage %s has a %s", name_of_exchange(x->op), op_name[d],
+                  stage_text(check, x->stage), name_of_exchange(op));
 }
 
 /* Refutes unless the operands are a buffer that a part has given and, except for a sum, an empty one for the result. */
@@ -285,7 +284,7 @@ static bool has_given(struct check *check, int r, int32_t i) {
     }
     return check_reads(check, r, i) &&
            (check->values->val[r][src->buf].count == GIVEN ||
-            refute(check, CLAIM_JOBS, r, i, "%s has been exchanged before", buf_text(check, r, src->buf)));
+            refute(check, CLAIM_JOBS, r, i, "%s has already been exchanged", buf_text(check, r, src->buf)));
 }
 
 /* Refutes unless what a member gives and gets have sizes that fit n shares. */
@@ -299,8 +298,9 @@ static bool has_share_sizes(struct check *check, int r, int32_t i, int n) {
     bool equal = x->op == OP_ALL_GATHER_A       ? to % n == 0 && to / n == from
                  : x->op == OP_REDUCE_SCATTER_A ? from % n == 0 && from / n == to
                                                 : from == to && from % n == 0;
-    return equal || refute(check, CLAIM_MEMORY, r, i, "%s has %lld bytes and %s %lld: not those of %d members",
-                           buf_text(check, r, src), (long long)from, buf_text(check, r, t), (long long)to, n);
+    return equal ||
+           refute(check, CLAIM_MEMORY, r, i, "%s has %lld bytes and %s has %lld, which does not match %d members",
+                  buf_text(check, r, src), (long long)from, buf_text(check, r, t), (long long)to, n);
 }
 
 static bool takes(struct check *check, int r, int32_t i) {

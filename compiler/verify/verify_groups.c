@@ -63,7 +63,7 @@ static bool is_part(const struct meeting *meeting, int m, const struct arg *a, s
     const struct party *member = &meeting->member[m];
     if (!is_of_set(meeting, member, a))
         return no(meeting, m,
-                  format("%s is no part of %s(%d)", arg_text(meeting->check, member->r, a),
+                  format("%s is not a part of %s(%d)", arg_text(meeting->check, member->r, a),
                          kind_name[op_row(meeting->x->op)->tensor], meeting->x->stage));
     if (must.to < 0)
         return no(meeting, m, format("%s is not %d equal pieces", arg_text(meeting->check, member->r, a), meeting->n));
@@ -71,7 +71,7 @@ static bool is_part(const struct meeting *meeting, int m, const struct arg *a, s
         return false;
     return same_span(is, must) ||
            no(meeting, m,
-              format("%s is %s of set %d, and must be %s", arg_text(meeting->check, member->r, a), span_text(is),
+              format("%s is %s of set %d, but must be %s", arg_text(meeting->check, member->r, a), span_text(is),
                      meeting->x->stage, span_text(must)));
 }
 
@@ -86,7 +86,7 @@ static bool ready_for_weights(const struct meeting *meeting, int m) {
     const struct value *value = &check->values->val[member->r][member->to->buf];
     bool in_place = member->src && member->src->buf == member->to->buf;
     if (at_home(b))
-        return meeting->x->inst < 0 || no(meeting, m, "has an instance, and gathers into a home's weights");
+        return meeting->x->inst < 0 || no(meeting, m, "has an instance, but gathers into a home's weights");
     if (!in_place || !value->live)
         return ready(check, member->r, member->i, member->to,
                      (struct tensor_name){K_weight, meeting->x->stage, -1, meeting->x->inst});

@@ -177,19 +177,19 @@ static bool shared_by_members(struct check *check) {
             known &= has_weights(p, s);
             for (int l = 0; known && l < own->lists; l++)
                 if (!has_list(shared, own->rank + l * own->size, own->size))
-                    return refute_all(check, CLAIM_GRADIENTS,
-                                      "a home of stage %d, from rank %d on, has no replica of "
-                                      "what its team shares, set %d",
-                                      s, own->rank[l * own->size], set);
+                    return refute_all(
+                        check, CLAIM_GRADIENTS,
+                        "a home of stage %d, from rank %d on, has no replica of set %d, which its team shares", s,
+                        own->rank[l * own->size], set);
             for (int l = 0; l < shared->lists; l++)
                 named[l] |= has_list(own, shared->rank + l * shared->size, shared->size);
         }
         for (int l = 0; known && l < shared->lists; l++)
             if (!named[l])
-                return refute_all(check, CLAIM_GRADIENTS,
-                                  "set %d has a home from rank %d on, where no member of its "
-                                  "team has weights at home",
-                                  set, shared->rank[l * shared->size]);
+                return refute_all(
+                    check, CLAIM_GRADIENTS,
+                    "set %d has a home from rank %d on, but no member of its team has weights at home there", set,
+                    shared->rank[l * shared->size]);
     }
     return true;
 }
@@ -233,7 +233,7 @@ static bool check_owner(struct check *check, int r, int32_t *held) {
         const struct homes *homes = &values->homes[b->stage];
         const char *name = buf_text(check, r, i);
         if (place_as_owner(check, r, b->stage) < 0)
-            return refute_all(check, CLAIM_GRADIENTS, "rank %d holds %s, but is no home of it", r, name);
+            return refute_all(check, CLAIM_GRADIENTS, "rank %d holds %s, but is not a home of it", r, name);
         if (b->kind == K_gown ? homes->zero < 2 : (homes->size > 1) != shard)
             return refute_all(check, CLAIM_GRADIENTS, "rank %d holds %s, but its homes are %d lists of %d, zero %d", r,
                               name, homes->lists, homes->size, homes->zero);
@@ -271,7 +271,7 @@ static bool named_by_script(struct check *check, int set, int first, int last, i
     }
     for (int l = 0; l < homes->lists; l++)
         if (!named[l])
-            return refute_all(check, CLAIM_GRADIENTS, "rank %d holds weight(%d), but is no home of it",
+            return refute_all(check, CLAIM_GRADIENTS, "rank %d holds weight(%d), but is not a home of it",
                               homes->rank[l * homes->size], set);
     return zero == homes->zero ||
            refute_all(check, CLAIM_GRADIENTS, "the script says zero %d for stage %d, the program %d", zero, set,

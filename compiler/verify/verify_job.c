@@ -76,7 +76,7 @@ static bool keys_in_order(struct check *check, int r, int32_t i) {
     int32_t before = operand(k, &k->ins[i], ROLE_kv, 0), b;
     for (int n = 1; before >= 0 && (b = operand(k, &k->ins[i], ROLE_kv, n)) >= 0; n++, before = b)
         if (check->values->val[r][b].batch <= check->values->val[r][before].batch)
-            return refute(check, CLAIM_JOBS, r, i, "reads keys and values out of order: %s behind %s",
+            return refute(check, CLAIM_JOBS, r, i, "reads keys and values out of order: %s after %s",
                           buf_text(check, r, b), buf_text(check, r, before));
     return true;
 }
@@ -117,7 +117,7 @@ static bool reads_weights(struct check *check, int r, int32_t i, int role, int s
         return refute(check, CLAIM_JOBS, r, i, "needs weight(%d) as %s, but has no such operand", set, role_name[role]);
     const struct value *value = &check->values->val[r][b];
     if (value->pieces && value->stage == set)
-        return refute(check, CLAIM_JOBS, r, i, "needs weight(%d) as %s, but some of %s has been updated, some not", set,
+        return refute(check, CLAIM_JOBS, r, i, "needs weight(%d) as %s, but only some of %s has been updated", set,
                       role_name[role], buf_text(check, r, b));
     if (!is_tensor(value, K_weight, set, -1, 0) || k->buf[b].kind != K_weight)
         return refute(check, CLAIM_JOBS, r, i, "needs weight(%d) as %s, but %s holds %s", set, role_name[role],
@@ -133,7 +133,7 @@ static bool reads_version(struct check *check, int r, int32_t i, int32_t j) {
     int32_t own = set_of_operand(check, x, ROLE_w), shared = set_of_operand(check, x, ROLE_u);
     if (own < 0 && shared < 0)
         return x->inst < 0 ||
-               refute(check, CLAIM_JOBS, r, i, "declares version %d of weights, and reads none", x->inst);
+               refute(check, CLAIM_JOBS, r, i, "declares version %d of weights, but reads none", x->inst);
     return (own < 0 || has_its_version(check, r, i, own, operand(k, x, ROLE_w, 0))) &&
            (shared < 0 || has_its_version(check, r, i, shared, operand(k, x, ROLE_u, 0))) &&
            declares_version(check, r, i, j);
@@ -174,7 +174,7 @@ static bool roles_once(struct check *check, int r, int32_t i) {
         int role = k->arg[a].role;
         bool piece = role == ROLE_dw && x->last;
         if (k->arg[a].last && !piece)
-            return refute(check, CLAIM_JOBS, r, i, "a job takes no piece: %s", arg_text(check, r, &k->arg[a]));
+            return refute(check, CLAIM_JOBS, r, i, "a job must not take a piece: %s", arg_text(check, r, &k->arg[a]));
         if (seen >> role & 1 && !may_repeat(role) && !piece)
             return refute(check, CLAIM_JOBS, r, i, "has several operands %s", role_name[role]);
         seen |= (uint32_t)1 << role;
@@ -215,7 +215,7 @@ bool verify_job(struct check *check, int r, int32_t i) {
     bool again = job_at(check->sp, x->stage, x->batch, OP_R) >= 0;
     if (x->op == OP_F && operand(k, x, again ? ROLE_stash : ROLE_input, 0) >= 0)
         return refute(check, CLAIM_JOBS, r, i,
-                      again ? "keeps a stash, which R makes" : "keeps its input, and no R reads it");
+                      again ? "keeps a stash, although R makes one" : "keeps its input, but no R reads it");
     if (!roles_once(check, r, i) || !gives_and_gets(check, r, i) || !reads_edges(check, r, i, j) ||
         !uses_sets(check, r, i, j))
         return false;

@@ -141,7 +141,7 @@ static bool open_permanent(struct check *check, int r) {
 static bool check_size(struct check *check, int r, int32_t b) {
     const struct buf *x = &check->p->rank[r].buf[b];
     if (x->kind == K_norm && x->bytes != NORM_BYTES)
-        return refute_all(check, CLAIM_MEMORY, "rank %d plans %lld bytes for its norm, which takes %d", r,
+        return refute_all(check, CLAIM_MEMORY, "rank %d plans %lld bytes for its norm, which needs %d", r,
                           (long long)x->bytes, NORM_BYTES);
     if (is_of_rank(x->kind))
         return true;
@@ -152,15 +152,15 @@ static bool check_size(struct check *check, int r, int32_t b) {
         return check_mid(check, r, b);
     if (kind_held(x->kind) == K_weight || kind_held(x->kind) == K_wgrad || kind_held(x->kind) == K_opt)
         if (!has_weights(check->p, x->stage))
-            return refute_all(check, CLAIM_JOBS, "rank %d has %s, of a set without weights", r, buf_text(check, r, b));
+            return refute_all(check, CLAIM_JOBS, "rank %d has %s, which belongs to a set without weights", r,
+                              buf_text(check, r, b));
     int64_t *want = &check->values->bytes[x->kind][entry_of(check, x->stage, x->batch)];
     check->values->has_state |= x->kind == K_opt;
     check->values->sets.seen[x->stage] |= 1u << x->kind;
     if (*want < 0)
         *want = x->bytes;
-    return *want == x->bytes ||
-           refute_all(check, CLAIM_MEMORY, "rank %d plans %lld bytes for %s, where others take %lld", r,
-                      (long long)x->bytes, buf_text(check, r, b), (long long)*want);
+    return *want == x->bytes || refute_all(check, CLAIM_MEMORY, "rank %d plans %lld bytes for %s, but others take %lld",
+                                           r, (long long)x->bytes, buf_text(check, r, b), (long long)*want);
 }
 
 /* Refutes if both kinds of buffer exist and `kind` is smaller than `than`: a wstash takes over its stash's bytes. */
@@ -237,7 +237,7 @@ static bool check_growth(struct check *check, int r, int32_t b) {
                y->bytes >= x->bytes))
         return true;
     return refute_all(check, CLAIM_MEMORY,
-                      "rank %d: %s cannot grow into %s, which is no larger wstash(%d,%d) at its place", r,
+                      "rank %d: %s cannot grow into %s, which is not a larger wstash(%d,%d) at the same address", r,
                       buf_text(check, r, b), buf_text(check, r, x->grows), x->stage, x->batch);
 }
 

@@ -49,7 +49,7 @@ bool norms_begin(struct check *check) {
                 check->values->val[r][b].set = true;
             }
     return !check->costs->clip || !check->p->update ||
-           refute_all(check, CLAIM_JOBS, "nothing is proved of updates that are jobs together with norms");
+           refute_all(check, CLAIM_JOBS, "updates that are jobs cannot be proved together with norms");
 }
 
 /* Adds norm b to a. Each leaf counts at most once, so there are no more leaves than homes. */
@@ -58,7 +58,7 @@ static bool join_norms(struct check *check, int r, int32_t i, int32_t *a, int32_
     int32_t n = norms->norm[*a].n + norms->norm[b].n;
     if (n > norms->most)
         return refute(check, CLAIM_GRADIENTS, r, i,
-                      "its norm would have %d parts, and homes update %d: some come twice", n, norms->most);
+                      "its norm would have %d parts, but homes update %d: some occur twice", n, norms->most);
     if (*a == NO_SUM || b == NO_SUM)
         *a = *a == NO_SUM ? b : *a;
     else
@@ -105,7 +105,7 @@ bool add_up_norms(struct check *check, const struct series *series, int32_t nth)
                 continue;
             }
             if (k->ins[i].stage != 0)
-                return refute(check, CLAIM_JOBS, r, i, "a norm is of no stage: it must say 0");
+                return refute(check, CLAIM_JOBS, r, i, "a norm belongs to no stage: its stage must be 0");
             if (!check_reads(check, r, i) || !is_norm(check, r, i, norm) ||
                 !join_norms(check, r, i, &sum, check->values->val[r][norm->buf].sum))
                 return false;
@@ -180,12 +180,12 @@ bool is_clipped(struct check *check, int r, int32_t i) {
     if (!norm && !check->costs->clip)
         return true;
     if (!check->costs->clip)
-        return refute(check, CLAIM_GRADIENTS, r, i, "takes a norm, and updates are not clipped");
+        return refute(check, CLAIM_GRADIENTS, r, i, "takes a norm, but updates are not clipped");
     if (!is_norm(check, r, i, norm))
         return false;
     bool before = check->costs->post_validation;
     const char *wrong = wrong_norm(check, check->values->val[r][norm->buf].sum, before);
-    return !wrong || refute(check, CLAIM_GRADIENTS, r, i, "its norm %s; it must be of all %s, each once", wrong,
+    return !wrong || refute(check, CLAIM_GRADIENTS, r, i, "its norm %s; it must cover all %s, each once", wrong,
                             before ? "ranks' norms of the step before" : "sets");
 }
 
@@ -198,13 +198,13 @@ bool norms_end(struct check *check) {
         while (b < k->nbufs && k->buf[b].kind != K_norm)
             b++;
         if (b == k->nbufs)
-            return refute_all(check, CLAIM_GRADIENTS, "rank %d has no norm, which all must have that validate behind",
-                              r);
+            return refute_all(check, CLAIM_GRADIENTS,
+                              "rank %d has no norm, which every rank that validates afterwards needs", r);
         if (!join_norms(check, r, k->nins - 1, &all, check->values->val[r][b].sum))
             return false;
     }
     const char *wrong = check->costs->post_validation ? wrong_norm(check, all, false) : NULL;
     return !wrong ||
            refute_all(check, CLAIM_GRADIENTS,
-                      "the norm of all ranks, which the next step finds, %s; it must be of all sets, each once", wrong);
+                      "the norm of all ranks that the next step finds %s; it must cover all sets, each once", wrong);
 }

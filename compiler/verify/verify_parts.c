@@ -90,14 +90,14 @@ static bool follows(struct check *check, int r, int32_t i, struct named_pieces *
         if (!named->first)
             *named = (struct named_pieces){a, x->first, pieces_of(a)};
         if (a->buf != named->first->buf || a->last != named->first->last)
-            return refute(check, CLAIM_GRADIENTS, r, i, "%s is no piece of those that %s is of", arg_text(check, r, a),
-                          arg_text(check, r, named->first));
+            return refute(check, CLAIM_GRADIENTS, r, i, "%s is not one of the pieces that %s belongs to",
+                          arg_text(check, r, a), arg_text(check, r, named->first));
         if (x->first != named->writes)
             return refute(check, CLAIM_JOBS, r, i, one_way);
         bool again = pieces->high < 0 && (int32_t)a->piece == named->low;
         if (!again && (int32_t)a->piece != named->low - 1)
             return refute(check, CLAIM_GRADIENTS, r, i,
-                          "%s is out of order: parts name all pieces, from the last to the first",
+                          "%s is out of order: parts must name all pieces, from the last to the first",
                           arg_text(check, r, a));
         named->low = pieces->low = (int32_t)a->piece;
         pieces->high = pieces->high < 0 ? pieces->low : pieces->high;
@@ -113,7 +113,7 @@ static bool find_job_parts(struct check *check, int r, int32_t i) {
     int32_t at = i;
     bool makes_gradient = x->op == OP_B || x->op == OP_W;
     if (!makes_gradient && !exchanges_in(check, x))
-        return refute(check, CLAIM_JOBS, r, i, "only B and W run in parts, and what exchanges something with a team");
+        return refute(check, CLAIM_JOBS, r, i, "only B, W and jobs that exchange data with a team run in parts");
     GROW(divided->part, divided->cap, (size_t)x->last + 1);
     for (int part = 0; part <= x->last; part++) {
         int32_t next = part ? next_job(k, at) : i;
@@ -144,14 +144,15 @@ bool begin_part(struct check *check, int r, int32_t i) {
     struct divided *divided = divided_of(check, r, x);
     int exchanges = exchanges_in(check, x);
     if (exchanges && x->last != exchanges)
-        return refute(check, CLAIM_JOBS, r, i, "runs in %d part%s; with what its team exchanges in between, it has %d",
-                      x->last + 1, x->last ? "s" : "", exchanges + 1);
+        return refute(check, CLAIM_JOBS, r, i,
+                      "runs in %d part%s; with its team's exchanges in between, it must have %d", x->last + 1,
+                      x->last ? "s" : "", exchanges + 1);
     if (!x->last)
         return true;
     if (x->part == 0)
         return find_job_parts(check, r, i);
     if (!divided->last || i <= divided->first || i > divided->last)
-        return refute(check, CLAIM_JOBS, r, i, "no part 0 has come before it");
+        return refute(check, CLAIM_JOBS, r, i, "no part 0 comes before it");
     return true;
 }
 

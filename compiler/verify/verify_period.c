@@ -113,21 +113,22 @@ static bool refute_content(struct check *check, int r, const struct open *a, con
     const char *what =
         format("%s where the period begins and %s where it ends", content_at(check, r, a), buf_text(check, r, b->b));
     if (x->set != y->set)
-        return refute_state(check, r, format("of %s, one holds something and one nothing", what));
+        return refute_state(check, r, format("of %s, one holds something and the other nothing", what));
     if (is_counted(&a->value))
         return refute_state(check, r,
-                            format("%s have had %d and %d updates, and a period has %d of them", what, x->count,
-                                   y->count, updates_per_period(check, a->buf->stage)));
+                            format("%s have had %d and %d updates, but a period has %d", what, x->count, y->count,
+                                   updates_per_period(check, a->buf->stage)));
     return refute_state(
         check, r,
-        format("the sums in %s are not of the same contributions, %d microbatches later", what, check->p->period));
+        format("the sums in %s do not have the same contributions, %d microbatches later", what, check->p->period));
 }
 
 static bool holds_the_same(struct check *check, int r, const struct open *a, const struct open *b) {
     if (a->nstretches != b->nstretches)
         return refute_state(
             check, r,
-            format("%s holds the same where the period begins and ends in other pieces", content_at(check, r, a)));
+            format("%s holds the same data where the period begins and where it ends, but in different pieces",
+                   content_at(check, r, a)));
     for (size_t n = 0; n < a->nstretches; n++) {
         const struct content *x = &a->stretch[n].content, *y = &b->stretch[n].content;
         int32_t more = is_counted(&a->value) && x->set ? updates_per_period(check, a->buf->stage) : 0;
@@ -150,13 +151,14 @@ static bool has_come_back(struct check *check, int r, const struct state *begin)
         const struct open *a = i < begin->n ? &begin->open[i] : NULL, *b = i < end.n ? &end.open[i] : NULL;
         bool first = a && (!b || by_place(a, b) < 0);
         if (!a || !b || !overlap_exactly(a, b))
-            return refute_state(check, r,
-                                first ? format("%s is open where the period begins, but at its end nothing that it "
-                                               "could become lies there",
-                                               content_at(check, r, a))
-                                      : format("%s is open where the period ends, but at its begin nothing lies there "
-                                               "that could become it",
-                                               content_at(check, r, b)));
+            return refute_state(
+                check, r,
+                first
+                    ? format("%s is open where the period begins, but nothing that it could become is there at its end",
+                             content_at(check, r, a))
+                    : format("%s is open where the period ends, but nothing that could become it is there at its "
+                             "beginning",
+                             content_at(check, r, b)));
         if (!holds_the_same(check, r, a, b))
             return false;
     }
@@ -220,15 +222,15 @@ bool jobs_repeat(struct check *check) {
     for (int32_t j = 0; j < check->sp->njobs; j++) {
         int32_t next = like(check, j, K), b = check->sp->job[j].b;
         if ((b + K < check->sp->batches && next < 0) || (b >= K && like(check, j, -K) < 0))
-            return refute_all(check, CLAIM_PERIOD, "there is %s, but not the same job %d microbatches %s",
+            return refute_all(check, CLAIM_PERIOD, "there is %s, but no such job %d microbatches %s",
                               job_text(check, j), K, b >= K && like(check, j, -K) < 0 ? "before it" : "after it");
         bool none = (next < 0 && section[j] == 0) || (b < K && section[j] == 2);
         if (next >= 0 && (section[next] < section[j] || (section[j] == 1 && section[next] == 1)))
-            return refute_all(check, CLAIM_PERIOD, "%s runs %s, and %s, a period later, %s", job_text(check, j),
+            return refute_all(check, CLAIM_PERIOD, "%s runs %s, but %s, a period later, %s", job_text(check, j),
                               where[section[j]], job_text(check, next), where[section[next]]);
         if (none || (next >= 0 && section[j] == 0 && section[next] == 2))
             return refute_all(check, CLAIM_PERIOD,
-                              "%s runs %s, and none of its like, %d microbatches apart, runs in the period",
+                              "%s runs %s, but no such job %d microbatches apart runs in the period",
                               job_text(check, j), where[section[j]], K);
     }
     return versions_repeat(check);

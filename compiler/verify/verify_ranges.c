@@ -28,7 +28,7 @@ static bool are_of_layers(struct check *check, int s, int d) {
     const struct ranges *ranges = &check->p->contributed[(int64_t)s * NDIRS + d];
     int parts = st->nstops[d] ? st->nstops[d] + 1 : st->parts;
     if (ranges->n && ranges->n != parts)
-        return refute_all(check, CLAIM_JOBS, "%s of stage %s is said to have %d parts; its layers make %d", op_name[d],
+        return refute_all(check, CLAIM_JOBS, "`parts` gives %s of stage %s %d parts; its layers make %d", op_name[d],
                           stage_text(check, s), ranges->n, parts);
     for (int part = 0; part < ranges->n; part++) {
         struct layer_span span =
@@ -38,7 +38,7 @@ static bool are_of_layers(struct check *check, int s, int d) {
             if (has.from < has.to && (has.from < said.from || has.to > said.to))
                 return refute_all(check, CLAIM_GRADIENTS,
                                   "part %d of %s of stage %s has layer %d, which contributes bytes %lld to %lld of the "
-                                  "gradient, and `parts` says otherwise",
+                                  "gradient, but `parts` says otherwise",
                                   part, op_name[d], stage_text(check, s), l, (long long)has.from,
                                   (long long)has.to - 1);
         }
@@ -62,7 +62,7 @@ static bool names_its_pieces(struct check *check, int r, int32_t i, const struct
         return true;
     if (range.from == range.to)
         return named.high < 0 || refute(check, CLAIM_GRADIENTS, r, i,
-                                        "names some of its gradient, and `parts` says that it contributes nothing");
+                                        "names some of its gradient, but `parts` says that it contributes nothing");
     int64_t low = range.from / piece, high = (range.to - 1) / piece;
     return (named.low == low && named.high == high) ||
            refute(
@@ -80,8 +80,8 @@ bool contributes(struct check *check, int r, int32_t i, const struct arg *dw, st
     if (!check->p->contributed && !has_layers(check, x->stage))
         return true;
     if (ranges->n != x->last + 1)
-        return refute(check, CLAIM_GRADIENTS, r, i, "`parts` says of %d parts what they contribute; it has %d",
-                      ranges->n, x->last + 1);
+        return refute(check, CLAIM_GRADIENTS, r, i, "`parts` says what %d parts contribute; it has %d", ranges->n,
+                      x->last + 1);
     struct byte_range range = ranges->at[x->part];
     if (range.from < range.to && range.to != *left)
         return refute(check, CLAIM_GRADIENTS, r, i,

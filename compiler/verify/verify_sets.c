@@ -35,7 +35,8 @@ bool sets_begin(struct check *check) {
     bool shares = names->member && names->shared;
     if (check->sp->names.sets != names->sets || !check->sp->names.shared != !names->shared ||
         (check->sp->names.tables > 0) != p->tied)
-        return refute_all(check, CLAIM_JOBS, "the script has %d sets of weights behind the stages', the program %d",
+        return refute_all(check, CLAIM_JOBS,
+                          "the script has %d sets of weights after those of the stages, the program %d",
                           check->sp->names.sets, names->sets);
     if (p->tied && names->member && names->member[0].size != names->member[p->unembedding].size)
         return refute_all(check, CLAIM_JOBS, "the teams of the two stages that share a table have %d and %d members",
@@ -56,7 +57,7 @@ bool sets_begin(struct check *check) {
     for (int set = 0; set < values->sets.n; set++) {
         bool none = check->costs->stage && check->costs->stage[set].bytes[K_weight] == 0;
         if (check->costs->stage && none == has_weights(p, set))
-            return refute_all(check, CLAIM_JOBS, "the program says that set %d has %s weights, and it has %s", set,
+            return refute_all(check, CLAIM_JOBS, "the program says that set %d has %s weights, but it has %s", set,
                               none ? "some" : "no", none ? "none" : "some");
     }
     for (const struct job *j = check->sp->job; j < check->sp->job + check->sp->njobs && knows_homes(check->sp); j++)

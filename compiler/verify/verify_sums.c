@@ -78,7 +78,7 @@ bool join(struct check *check, int32_t *a, int32_t b) {
 
 bool refute_count(struct check *check, int r, int32_t i, int set, int64_t n) {
     return refute(check, CLAIM_GRADIENTS, r, i,
-                  "wgrad(%d) would have %lld contributions, and there are %lld: some come twice", set, (long long)n,
+                  "wgrad(%d) would have %lld contributions, but there are %lld: some occur twice", set, (long long)n,
                   (long long)check->values->sums->most);
 }
 
@@ -164,8 +164,8 @@ bool run_add(struct check *check, int r, int32_t i) {
     if (dw && dw->buf == src->buf)
         return refute(check, CLAIM_GRADIENTS, r, i, "adds %s to itself", buf_text(check, r, src->buf));
     if (dw && !same_span(units_of(check, r, src), units_of(check, r, dw)))
-        return refute(check, CLAIM_GRADIENTS, r, i, "%s is another part of wgrad(%d) than %s", arg_text(check, r, src),
-                      x->stage, arg_text(check, r, dw));
+        return refute(check, CLAIM_GRADIENTS, r, i, "%s is a different part of wgrad(%d) than %s",
+                      arg_text(check, r, src), x->stage, arg_text(check, r, dw));
     if (!dw)
         return refute(check, CLAIM_GRADIENTS, r, i, "what it adds goes nowhere: no operand dw");
     return add_to(check, r, i, dw, x->stage, (struct addend){NO_SUM, src->buf});
@@ -329,16 +329,16 @@ bool verify_update(struct check *check, int r, int32_t i) {
     for (int32_t at = own.from, to; at < own.to; at = to)
         if ((has = held_at(check, r, w->buf, at, &to).count) != before)
             return check->p->update
-                       ? refute(check, CLAIM_GRADIENTS, r, i, "its weights are of version %d, not %d", has, before)
-                       : refute(check, CLAIM_GRADIENTS, r, i, "it has been updated before");
+                       ? refute(check, CLAIM_GRADIENTS, r, i, "its weights have version %d, not %d", has, before)
+                       : refute(check, CLAIM_GRADIENTS, r, i, "it has already been updated");
     bool has_state = opt && !opt->last && is_tensor(&check->values->val[r][opt->buf], K_opt, set, -1, 0);
     bool needs_state = check->costs->stage ? check->values->bytes[K_opt][set] > 0
                                            : check->values->bytes[K_opt][set] >= 0 ||
                                                  (check->values->has_state && check->values->bytes[K_weight][set] > 0);
     if (needs_state ? !has_state : opt != NULL)
-        return refute(check, CLAIM_GRADIENTS, r, i, "needs opt(%d), and nothing else, as optimizer state", set);
+        return refute(check, CLAIM_GRADIENTS, r, i, "needs exactly opt(%d) as optimizer state", set);
     if (has_state && check->values->val[r][opt->buf].count != before)
-        return refute(check, CLAIM_GRADIENTS, r, i, "its optimizer state has been updated before");
+        return refute(check, CLAIM_GRADIENTS, r, i, "its optimizer state has already been updated");
     if (has_state)
         check->values->val[r][opt->buf].count = before + 1;
     hold(check, r, w->buf, own, (struct content){.count = before + 1, .set = true});

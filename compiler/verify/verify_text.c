@@ -87,7 +87,7 @@ static char *take_needs(const struct program *p, struct spec *sp) {
         int32_t at = job_at(sp, j->s, j->b, j->d);
         if (at < 0 || where[at] >= 0)
             return format("`needs %s` names a job that %s", label_of(p, j->s, j->b, j->d),
-                          at < 0 ? "does not occur" : "has such a line already");
+                          at < 0 ? "does not occur" : "already has such a line");
         where[at] = i;
     }
     sp->pred_at = NEW(int32_t, sp->njobs + 1);
@@ -100,7 +100,7 @@ static char *take_needs(const struct program *p, struct spec *sp) {
             const struct job_name *f = &p->pred[e];
             int32_t at = job_at(sp, f->s, f->b, f->d);
             if (at < 0)
-                return format("`needs` names %s, which does not occur", label_of(p, f->s, f->b, f->d));
+                return format("`needs` names %s, which does not exist", label_of(p, f->s, f->b, f->d));
             if (named_by[at] == j + 1)
                 return format("`needs %s` names %s twice", label_of(p, sp->job[j].s, sp->job[j].b, sp->job[j].d),
                               label_of(p, f->s, f->b, f->d));

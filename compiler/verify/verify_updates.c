@@ -40,8 +40,8 @@ static bool are_whole(struct check *check) {
                               sp->updates.every[s], s, m);
         if (m < 1 || p->batches % m || p->period % m)
             return refute_all(check, CLAIM_JOBS,
-                              "%d microbatches, in periods of %d, are no whole updates of %d of stage %d", p->batches,
-                              p->period, m, s);
+                              "%d microbatches, in periods of %d, are not a whole number of updates of %d of stage %d",
+                              p->batches, p->period, m, s);
     }
     return true;
 }
@@ -51,7 +51,7 @@ bool updates_begin(struct check *check) {
     if (!are_whole(check))
         return false;
     if (!p->update)
-        return !p->period || refute_all(check, CLAIM_PERIOD, "a period repeats, but updates are no jobs");
+        return !p->period || refute_all(check, CLAIM_PERIOD, "a period repeats, but updates are not jobs");
     if (check->sp->updates.step && check->sp->updates.step != step_batches(p))
         return refute_all(check, CLAIM_PERIOD, "the script's step has %lld microbatches, the program's %lld",
                           (long long)check->sp->updates.step, (long long)step_batches(p));
@@ -64,7 +64,7 @@ bool updates_begin(struct check *check) {
     size_t n = (size_t)check->sp->njobs;
     memset(check->values->declared = NEW(int32_t, n), -1, sizeof(int32_t) * n);
     memset(check->values->newest = NEW(int32_t, n), -1, sizeof(int32_t) * n);
-    return !too || refute_all(check, CLAIM_JOBS, "nothing is proved of updates that are jobs together with %s", too);
+    return !too || refute_all(check, CLAIM_JOBS, "updates that are jobs cannot be proved together with %s", too);
 }
 
 /* ---- versions ---- */
@@ -132,8 +132,8 @@ static int32_t version_by_rule(const struct check *check, int32_t j) {
 bool has_its_version(struct check *check, int r, int32_t i, int set, int32_t b) {
     const struct instr *x = &check->p->rank[r].ins[i];
     int32_t has = check->values->val[r][b].count;
-    return has == x->inst || refute(check, CLAIM_JOBS, r, i, "reads version %d of %s weights, where it declares %d",
-                                    has, whose(check, set), x->inst);
+    return has == x->inst || refute(check, CLAIM_JOBS, r, i, "reads version %d of %s weights, but declares %d", has,
+                                    whose(check, set), x->inst);
 }
 
 bool declares_version(struct check *check, int r, int32_t i, int32_t j) {
@@ -142,7 +142,8 @@ bool declares_version(struct check *check, int r, int32_t i, int32_t j) {
     int32_t *declared = &check->values->declared[j];
     if (x->part > 0)
         return x->inst == *declared ||
-               refute(check, CLAIM_JOBS, r, i, "declares version %d, and the part before it %d", x->inst, *declared);
+               refute(check, CLAIM_JOBS, r, i, "declares version %d, but the part before it declares %d", x->inst,
+                      *declared);
     *declared = x->inst;
     check->values->newest[j] = newest_here(check, r, x);
     if (!sp->updates.reads)
@@ -153,10 +154,11 @@ bool declares_version(struct check *check, int r, int32_t i, int32_t j) {
                       job_name(&check->p->names, sp->job[model].s, sp->job[model].b, OP_F));
     int32_t must = version_by_rule(check, j);
     if (must >= 0 && must != x->inst)
-        return refute(check, CLAIM_JOBS, r, i, "reads version %d of %s weights, and must read %d", x->inst,
+        return refute(check, CLAIM_JOBS, r, i, "reads version %d of %s weights, but must read %d", x->inst,
                       whose(check, x->stage), must);
     if (section_of(&check->p->rank[r], i) == 1 && sp->updates.reads[j] > x->batch / check->p->update[x->stage])
-        return refute(check, CLAIM_PERIOD, r, i, "reads version 0 for want of %d updates, which repetitions have",
+        return refute(check, CLAIM_PERIOD, r, i,
+                      "reads version 0 only because %d updates are missing, which repetitions have",
                       sp->updates.reads[j]);
     return true;
 }
@@ -174,7 +176,8 @@ static bool team_agrees(struct check *check, int32_t first, int size) {
     for (int n = 0; n < size; n++) {
         int32_t j = job_at(sp, job->s + n, job->b, job->d), has = check->values->newest[j];
         if (declared[j] != declared[first])
-            return refute_all(check, CLAIM_JOBS, "%s reads version %d of the weights, and %s, of the same team, %d",
+            return refute_all(check, CLAIM_JOBS,
+                              "%s reads version %d of the weights, but %s, of the same team, reads %d",
                               job_text(check, first), declared[first], job_text(check, j), declared[j]);
         all_at_home &= has >= 0;
         newest = has >= 0 && has < newest ? has : newest;
@@ -182,8 +185,7 @@ static bool team_agrees(struct check *check, int32_t first, int size) {
     bool latest = sp->updates.reads && version_by_rule(check, first) < 0 && declared[first] >= 0 && newest < INT32_MAX;
     return !latest || (all_at_home ? declared[first] == newest : declared[first] <= newest) ||
            refute_all(check, CLAIM_JOBS,
-                      "%s reads version %d of stage %d's weights, and the newest that all of its "
-                      "team have is %d",
+                      "%s reads version %d of stage %d's weights, but the newest that all of its team have is %d",
                       job_text(check, first), declared[first], check->p->names.member[job->s].stage, newest);
 }
 
@@ -216,7 +218,7 @@ bool versions_repeat(struct check *check) {
         if (next < 0 || declared[next] != declared[model] + K / check->p->update[f->s])
             return refute_all(check, CLAIM_PERIOD,
                               "%s reads version %d where %s, %d microbatches before it, reads %d: the versions that %s "
-                              "and its like read do not repeat",
+                              "and its counterparts read do not repeat",
                               job_name(&check->p->names, f->s, f->b + K, OP_F), next < 0 ? -1 : declared[next],
                               job_name(&check->p->names, f->s, f->b, OP_F), K, declared[model],
                               job_name(&check->p->names, sp->job[j].s, sp->job[j].b, sp->job[j].d));
@@ -239,6 +241,6 @@ bool is_of_its_update(struct check *check, int r, int32_t i, int32_t b) {
     const struct buf *x = &check->p->rank[r].buf[b];
     int32_t k = gradient_update(check, &check->p->rank[r].ins[i]), has = round_of(check, x);
     return !holds_gradient(x->kind) || has == k ||
-           refute(check, CLAIM_GRADIENTS, r, i, "%s is the gradient of update %d, and this is of update %d",
+           refute(check, CLAIM_GRADIENTS, r, i, "%s is the gradient of update %d, but this is update %d",
                   buf_text(check, r, b), has, k);
 }

@@ -55,7 +55,7 @@ bool is_tensor(const struct value *value, int kind, int s, int b, int d) {
 /* ---- what instructions read and write ---- */
 
 static const char *no_piece(struct span span) {
-    return span.to < 0 ? "only weights and gradients have pieces" : "no whole number of bytes";
+    return span.to < 0 ? "only weights and gradients have pieces" : "not a whole number of bytes";
 }
 
 /* Refutes unless everything that the instruction reads holds something. */
@@ -189,7 +189,7 @@ static bool run_copy(struct check *check, int r, int32_t i) {
     if (!ready(check, r, i, w, (struct tensor_name){K_weight, x->stage, -1, x->inst}))
         return false;
     if (!same_span(units_of(check, r, src), units_of(check, r, w)))
-        return refute(check, CLAIM_JOBS, r, i, "%s is another part of the weights than %s", arg_text(check, r, src),
+        return refute(check, CLAIM_JOBS, r, i, "%s is a different part of the weights than %s", arg_text(check, r, src),
                       arg_text(check, r, w));
     copy_span(check, r, src->buf, r, w->buf, units_of(check, r, w));
     return true;
@@ -224,7 +224,7 @@ static bool takes_over(struct check *check, int r, int32_t i) {
     const struct instr *x = &k->ins[i];
     int32_t stash = operand(k, x, ROLE_stash, 0), wstash = operand(k, x, ROLE_wstash, 0);
     if (wstash >= 0 && k->buf[wstash].off != k->buf[stash].off)
-        return refute(check, CLAIM_MEMORY, r, i, "%s does not lie where %s does", buf_text(check, r, wstash),
+        return refute(check, CLAIM_MEMORY, r, i, "%s is not at the address of %s", buf_text(check, r, wstash),
                       buf_text(check, r, stash));
     if (wstash >= 0 && x->last && x->part == 0)
         give_way(check, r, stash);
@@ -235,8 +235,7 @@ static bool has_given_way(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     int32_t stash = operand(k, &k->ins[i], ROLE_stash, 0);
     return !is_last_part(&k->ins[i]) || !check->values->val[r][stash].gave_way ||
-           refute(check, CLAIM_MEMORY, r, i, "does not free %s, of which it has made its wstash",
-                  buf_text(check, r, stash));
+           refute(check, CLAIM_MEMORY, r, i, "does not free %s, which became its wstash", buf_text(check, r, stash));
 }
 
 /* Checks what an instruction reads, then opens the buffers it writes and records its output. */
@@ -264,7 +263,7 @@ static bool sends_its_tensor(struct check *check, int r, int32_t i, int32_t b) {
     bool instance = kind == K_wgrad || some == (x->inst >= 0);
     bool pieces = value->pieces && value->kind == kind && value->stage == x->stage;
     return ((pieces || is_tensor(value, kind, x->stage, x->batch, x->inst)) && own && instance) ||
-           refute(check, CLAIM_JOBS, r, i, "%s holds %s, which is not what the message is named for",
+           refute(check, CLAIM_JOBS, r, i, "%s holds %s, which does not match the message's name",
                   buf_text(check, r, b), value_text(check, value));
 }
 
@@ -282,7 +281,7 @@ bool values_message(struct check *check, int src, int32_t i, int dst, int32_t j)
         return false;
     struct span span = units_of(check, src, from);
     if (!same_span(span, units_of(check, dst, to)))
-        return refute(check, CLAIM_JOBS, dst, j, "%s is another part of %s(%d) than %s, which rank %d sends",
+        return refute(check, CLAIM_JOBS, dst, j, "%s is a different part of %s(%d) than %s, which rank %d sends",
                       arg_text(check, dst, to), kind_name[op_row(x->op)->tensor], x->stage, arg_text(check, src, from),
                       src);
     if (gradient && !is_of_its_update(check, src, i, from->buf))
@@ -325,10 +324,10 @@ static bool has_updated(struct check *check, int r, int32_t b) {
         if ((has = held_at(check, r, b, at, &to).count) == updates)
             continue;
         if (check->p->update)
-            return refute_all(check, CLAIM_GRADIENTS, "rank %d ends with version %d of %s, and there are %d updates", r,
+            return refute_all(check, CLAIM_GRADIENTS, "rank %d ends with version %d of %s, but there are %d updates", r,
                               has, buf_text(check, r, b), updates);
         if (value->pieces)
-            return refute_all(check, CLAIM_GRADIENTS, "rank %d ends with %s, of which %s has not been updated", r,
+            return refute_all(check, CLAIM_GRADIENTS, "rank %d ends with %s, although %s has not been updated", r,
                               buf_text(check, r, b), span_text((struct span){at, to}));
         return refute_all(check, CLAIM_GRADIENTS, "rank %d never updates %s", r, buf_text(check, r, b));
     }

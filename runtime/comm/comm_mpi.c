@@ -12,8 +12,8 @@
 bool mpi_open(struct world *w, const struct launch *how, char *why, size_t nwhy) {
     (void)w, (void)how;
     snprintf(why, nwhy,
-             "an MPI launcher started this, but it is built without MPI: set RANK, WORLD_SIZE, MASTER_ADDR and "
-             "MASTER_PORT, or give --rank, --world-size, --master-addr and --master-port");
+             "an MPI launcher started this program, but it was built without MPI: set RANK, WORLD_SIZE, MASTER_ADDR "
+             "and MASTER_PORT, or give --rank, --world-size, --master-addr and --master-port");
     return false;
 }
 #else

@@ -391,7 +391,7 @@ static bool find_secret(struct tcp *tcp, char *why, size_t nwhy) {
     if (!secret || strlen(secret) >= LEAST)
         return true;
     snprintf(why, nwhy,
-             "PIANOLA_SECRET has %zu characters, and needs %d: take what head -c 32 /dev/urandom | base64 prints",
+             "PIANOLA_SECRET has %zu characters, but needs %d: use the output of head -c 32 /dev/urandom | base64",
              strlen(secret), LEAST);
     return false;
 }

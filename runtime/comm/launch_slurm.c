@@ -58,8 +58,8 @@ const char *slurm_address(char *why, size_t nwhy) {
     const char *list = getenv("SLURM_STEP_NODELIST"), *distribution = getenv("SLURM_DISTRIBUTION");
     const char *set = "set MASTER_ADDR to the host of rank 0";
     if (!list || !*list)
-        snprintf(why, nwhy, "SLURM_STEP_NODELIST is not set, as in a batch script itself: start ranks with srun, or %s",
-                 set);
+        snprintf(why, nwhy,
+                 "SLURM_STEP_NODELIST is not set, as in the batch script itself: start ranks with srun, or %s", set);
     else if (distribution && !strcmp(distribution, "arbitrary"))
         snprintf(why, nwhy, "SLURM_DISTRIBUTION is arbitrary, so rank 0 may be on any host: %s", set);
     else if (getenv("SLURM_HET_SIZE"))

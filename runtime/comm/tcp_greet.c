@@ -32,7 +32,7 @@ static struct digest mac(const struct tcp *tcp, const struct hello *h, int calle
         uint64_t program;
         int32_t called, verdict, number, zero;
     } all = {.hello = *h, .nonce = *nonce, .proof_nonce = proof->nonce, .program = proof->program, .called = called};
-    static_assert(sizeof all == 8 + sizeof *h + 2 * sizeof *nonce + 24, "no byte of it is chance");
+    static_assert(sizeof all == 8 + sizeof *h + 2 * sizeof *nonce + 24, "none of its bytes are random");
     memcpy(all.by, answer ? "called" : "caller", 6);
     all.verdict = answer ? answer->verdict : 0;
     all.number = answer ? answer->number : 0;
@@ -71,7 +71,7 @@ static enum heard hear_hello(const struct tcp *tcp, struct caller *caller) {
     bool goes_on = receive_now(caller->fd, &caller->hello, &caller->have, sizeof caller->hello) > 0;
     if (!goes_on ||
         memcmp(&caller->hello.magic, &MAGIC, caller->have < sizeof MAGIC ? caller->have : sizeof MAGIC) != 0)
-        return stranger(caller, "it is no rank of a program");
+        return stranger(caller, "it is not a rank of a program");
     if (caller->have < sizeof caller->hello)
         return MORE;
     if (caller->hello.version != VERSION) {
@@ -90,14 +90,14 @@ enum heard greet_hear(const struct tcp *tcp, struct caller *caller) {
     if (hello != PROVED)
         return hello;
     if (receive_now(caller->fd, &caller->proof, &caller->have, sizeof caller->proof) <= 0)
-        return stranger(caller, "it went away before it proved to be a rank");
+        return stranger(caller, "it disconnected before it proved to be a rank");
     if (caller->have < sizeof caller->proof)
         return MORE;
     struct digest due = mac(tcp, &caller->hello, tcp->rank, &caller->nonce, &caller->proof, NULL);
     if (digest_same(&due, &caller->proof.mac))
         return PROVED;
     greet_answer(tcp, caller, OTHER_SECRET, 0);
-    snprintf(caller->why, sizeof caller->why, "it calls itself rank %d, but has another secret: " SAME_SECRET,
+    snprintf(caller->why, sizeof caller->why, "it calls itself rank %d, but has a different secret: " SAME_SECRET,
              caller->hello.rank);
     return STRANGER;
 }
@@ -149,13 +149,13 @@ bool greet_welcome(const struct tcp *tcp, const struct greeting *greeting, int p
         snprintf(why, nwhy, "rank %d%s waits for %d ranks, but this is rank %d of %d", peer, who, answer->number,
                  tcp->rank, tcp->size);
     else if (answer->verdict == TAKEN)
-        snprintf(why, nwhy, "rank %d%s has a rank %d already: give each rank a RANK of its own", peer, who, tcp->rank);
+        snprintf(why, nwhy, "rank %d%s already has a rank %d: give each rank its own RANK", peer, who, tcp->rank);
     else if (answer->verdict == OTHER_SECRET)
         snprintf(why, nwhy, "rank %d%s has another secret than this rank %d%s: " SAME_SECRET, peer, who, tcp->rank,
                  *tcp->secret ? "" : ", which has none");
     else if (answer->verdict == NOT_OURS)
-        snprintf(why, nwhy, "rank %d%s is of another run", peer, who);
+        snprintf(why, nwhy, "rank %d%s belongs to another run", peer, who);
     else if (answer->verdict != WELCOME)
-        snprintf(why, nwhy, "whoever answers%s is no rank %d of a program", who, peer);
+        snprintf(why, nwhy, "whatever answers%s is not rank %d of a program", who, peer);
     return answer->verdict == WELCOME;
 }

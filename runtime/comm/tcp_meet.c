@@ -113,7 +113,9 @@ static int listen_at_address(const struct launch *how) {
         fd = socket_listen(addrinfo->ai_addr, addrinfo->ai_addrlen);
     int error = errno;
     if (!unknown && address_is_literal(how->addr) && fd < 0 && error == EADDRNOTAVAIL)
-        fprintf(stderr, "pianola: rank 0: warning: MASTER_ADDR %.64s is no address of this machine: listening at all\n",
+        fprintf(stderr,
+                "pianola: rank 0: warning: MASTER_ADDR %.64s is not an address of this machine: listening at all "
+                "addresses\n",
                 how->addr);
     if (all)
         freeaddrinfo(all);
@@ -130,7 +132,7 @@ static bool listen_for_all(struct tcp *tcp, const struct launch *how, char *why,
     int error = errno;
     if (tcp->listener < 0)
         snprintf(why, nwhy, "cannot listen at port %d: %s%s", port, strerror(error),
-                 error == EADDRINUSE ? ": ss -ltnp shows by whom; give all ranks another MASTER_PORT"
+                 error == EADDRINUSE ? ": ss -ltnp shows who uses it; give all ranks another MASTER_PORT"
                  : error == EACCES   ? "; give all ranks a MASTER_PORT above 1023"
                                      : "");
     return tcp->listener >= 0;
@@ -153,7 +155,7 @@ static const char *refusal(struct tcp *tcp, const struct hello *hello, int *verd
     *verdict = NOT_OURS;
     *number = 0;
     if (hello->group != CONTROL)
-        return "it is no rank of this run";
+        return "it is not a rank of this run";
     if (hello->size != tcp->size || hello->rank < 1 || hello->rank >= tcp->size) {
         *verdict = OTHER_SIZE;
         *number = tcp->size;
@@ -161,7 +163,7 @@ static const char *refusal(struct tcp *tcp, const struct hello *hello, int *verd
     }
     *verdict = TAKEN;
     if (is_there(&tcp->conn[hello->rank - 1]))
-        return "a rank of this number has come already";
+        return "a rank with this number has already connected";
     *verdict = WELCOME;
     return NULL;
 }
@@ -204,8 +206,8 @@ static void warn_of_strangers(const struct tcp *tcp) {
     struct address own = socket_own(tcp->listener);
     if (!*tcp->secret && !address_is_loopback(&own))
         fprintf(stderr,
-                "pianola: rank 0: warning: whoever can connect to port %u may join this run as a rank: set "
-                "PIANOLA_SECRET to the same for all ranks\n",
+                "pianola: rank 0: warning: anyone who can connect to port %u may join this run as a rank: set the same "
+                "PIANOLA_SECRET for all ranks\n",
                 own.port);
 }
 
@@ -260,8 +262,8 @@ static int call_once(const struct launch *how, bool *told, char *why, size_t nwh
     int fd = -1, error = getaddrinfo(how->addr, how->port, &hints, &all);
     if (error && error != EAI_AGAIN) {
         snprintf(why, nwhy,
-                 "MASTER_ADDR %.64s: %s: set it to an address of rank 0's machine, or to a name of it that all ranks' "
-                 "machines know",
+                 "MASTER_ADDR %.64s: %s: set it to an address of rank 0's machine, or to a name that all ranks' "
+                 "machines can resolve",
                  how->addr, error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
         return -2;
     }
@@ -336,7 +338,7 @@ static bool meet_rank0(struct tcp *tcp, const struct launch *how, char *why, siz
     watch_phase(all_start);
     socket_hurry(fd);
     if (!socket_receive_all(fd, tcp->address, sizeof *tcp->address * (size_t)tcp->size)) {
-        snprintf(why, nwhy, "rank 0 went away before all ranks had come");
+        snprintf(why, nwhy, "rank 0 disconnected before all ranks had connected");
         return false;
     }
     /* A rank that reached rank 0 over loopback is on rank 0's machine: takes rank 0's address as seen from here. */
@@ -402,7 +404,7 @@ static bool take_in(struct tcp *tcp, struct caller *caller) {
         return true;
     }
     greet_answer(tcp, caller, NOT_OURS, 0);
-    turn_away(tcp, caller, "it is no rank of this run");
+    turn_away(tcp, caller, "it is not a rank of this run");
     return false;
 }
 

@@ -13,7 +13,7 @@
     X(mpi, "MPI")
 #define CUDA_TRANSPORTS(X)                                                                                             \
     X(nccl, "nccl (default)")                                                                                          \
-    X(put, "put: copies into the memory of ranks of the same host")
+    X(put, "put: copies into the memory of ranks on the same host")
 
 #define X(name, ...) HOST_##name,
 enum { HOST_TRANSPORTS(X) NHOST_TRANSPORTS };

@@ -201,7 +201,7 @@ static void write_flight(const char *place, const char *why) {
             char pass[96];
             put_pass(pass, sizeof pass);
             fprintf(f,
-                    "%s, %.3f s after it began. Times are seconds since then; numbers are places in the table of "
+                    "%s, %.3f s after it began. Times are seconds since then; numbers are positions in the table of "
                     "rank%d.cu, from 1.\n",
                     pass, seconds() - w.at->since, w.at->rank);
             for (int l = 0; l < stream(w.at->replay)->nlanes; l++)
@@ -257,7 +257,8 @@ static _Noreturn void fail_locked(const char *why) {
             say_why(why);
     tell_fault(late, why);
     if (w.a.saved)
-        fprintf(stderr, "pianola: rank %d: to go on from the newest checkpoint in %s, start %s again with --resume\n",
+        fprintf(stderr,
+                "pianola: rank %d: to continue from the newest checkpoint in %s, start %s again with --resume\n",
                 w.at->rank, w.a.saved, w.place ? "the run" : "all ranks");
     if (w.a.abort)
         w.a.abort();

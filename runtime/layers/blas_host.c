@@ -57,16 +57,16 @@ static int core_level(const char *core) {
 static void report_held(const char *variable, const char *said, const char *kernels) {
     const char *core = best_core();
     if (core && said && core_level(kernels) < core_level(core))
-        fprintf(stderr, "pianola: %s=%s holds matrix products back: their kernels are for %s, not for %s\n", variable,
-                said, kernels, core);
+        fprintf(stderr, "pianola: %s=%s limits matrix products: their kernels are for %s, not for %s\n", variable, said,
+                kernels, core);
 }
 
 /* Reports LIBXSMM_TARGET if libxsmm has no kernels for the processor that it names: then the results change as well. */
 static void report_change(const char *said) {
     if (best_core() && said)
         fprintf(stderr,
-                "pianola: with LIBXSMM_TARGET=%s libxsmm makes no matrix products: OpenBLAS makes them, and their bits "
-                "depend on its kernels, for %s\n",
+                "pianola: with LIBXSMM_TARGET=%s libxsmm cannot compute matrix products: OpenBLAS does, and their bits "
+                "depend on its kernels for %s\n",
                 said, openblas_get_corename());
 }
 

@@ -46,9 +46,9 @@ const char *decode_refuses(const struct rt_model *m, const struct rt_stage *stag
         for (const struct rt_layer *l = stage[s].layer; l < stage[s].layer + stage[s].nlayers; l++) {
             depth += (l->kind == LAYER_fork) - (l->kind == LAYER_join);
             if (l->kind == LAYER_route)
-                return "a mixture of experts cannot be decoded: the room of its experts is for whole sequences";
+                return "a mixture of experts cannot be decoded: its experts' room is counted per whole sequence";
             if (depth > MOST_BUFFERS - 2)
-                return "its residual blocks are too deep inside each other to be decoded";
+                return "its residual blocks are nested too deeply to be decoded";
         }
     return NULL;
 }

@@ -73,31 +73,33 @@ static struct identity own_identity(struct rank_run *run) {
 static bool differ(const struct identity *identity, const struct identity *first, const struct identity *reader,
                    int rank, char *why, size_t n) {
     if (identity->workers != first->workers || identity->hash != first->hash)
-        return snprintf(why, n, "rank %d runs %s of compile %016llx, rank 0 %s of compile %016llx; compile again", rank,
-                        identity->name, (unsigned long long)identity->hash, first->name,
-                        (unsigned long long)first->hash);
+        return snprintf(
+            why, n, "rank %d runs %s of compile %016llx, but rank 0 runs %s of compile %016llx; compile again", rank,
+            identity->name, (unsigned long long)identity->hash, first->name, (unsigned long long)first->hash);
     if (strcmp(identity->device, first->device) != 0)
-        return snprintf(why, n, "rank %d is built for a %s, rank 0 for a %s", rank, identity->device, first->device);
+        return snprintf(why, n, "rank %d is built for a %s, but rank 0 for a %s", rank, identity->device,
+                        first->device);
     for (int i = 0; i < NSETTINGS; i++)
         if (identity->set[i] != first->set[i])
-            return snprintf(why, n, "rank %d has %s %lld, rank 0 %lld; give all ranks the same flags", rank, setting[i],
-                            (long long)identity->set[i], (long long)first->set[i]);
+            return snprintf(why, n, "rank %d has %s %lld, but rank 0 has %lld; give all ranks the same flags", rank,
+                            setting[i], (long long)identity->set[i], (long long)first->set[i]);
     if (identity->messages != first->messages)
-        return snprintf(why, n, "rank %d has --messages %s, rank 0 %s; give all ranks the same flags", rank,
+        return snprintf(why, n, "rank %d has --messages %s, but rank 0 has %s; give all ranks the same flags", rank,
                         rank_messages[identity->messages], rank_messages[first->messages]);
     if (identity->ordered != first->ordered)
-        return snprintf(why, n, "rank %d has --reduce %s, rank 0 %s; give all ranks the same flags", rank,
+        return snprintf(why, n, "rank %d has --reduce %s, but rank 0 has %s; give all ranks the same flags", rank,
                         identity->ordered ? "ordered" : "nccl", first->ordered ? "ordered" : "nccl");
     if (identity->reads && (identity->data_bytes != reader->data_bytes || identity->data_hash != reader->data_hash))
-        return snprintf(why, n,
-                        "rank %d reads other data than rank %d: %lld bytes with hash %016llx, not %lld with %016llx",
-                        rank, reader->rank, (long long)identity->data_bytes, (unsigned long long)identity->data_hash,
-                        (long long)reader->data_bytes, (unsigned long long)reader->data_hash);
+        return snprintf(
+            why, n, "rank %d reads different data than rank %d: %lld bytes with hash %016llx, not %lld with %016llx",
+            rank, reader->rank, (long long)identity->data_bytes, (unsigned long long)identity->data_hash,
+            (long long)reader->data_bytes, (unsigned long long)reader->data_hash);
     if (identity->reads && (identity->held_bytes != reader->held_bytes || identity->held_hash != reader->held_hash))
-        return snprintf(why, n, "rank %d reads other held-out text than rank %d; give all ranks the same --val", rank,
-                        reader->rank);
+        return snprintf(why, n, "rank %d reads different held-out text than rank %d; give all ranks the same --val",
+                        rank, reader->rank);
     if (identity->weights_hash != first->weights_hash)
-        return snprintf(why, n, "rank %d starts from other --weights than rank 0; give all ranks the same file", rank);
+        return snprintf(why, n, "rank %d starts from different --weights than rank 0; give all ranks the same file",
+                        rank);
     return false;
 }
 
@@ -117,8 +119,7 @@ void rank_agree(struct rank_run *run) {
                      identity->workers, size);
         else if (identity->said >= 0 && identity->said != k)
             snprintf(why, sizeof why,
-                     "a process is said to be rank %d, but comes at place %d of %d: is a rank missing, "
-                     "or there twice?",
+                     "a process has rank %d, but is number %d of %d: is a rank missing, or started twice?",
                      identity->said, k, size);
         else if (identity->rank != k)
             snprintf(why, sizeof why, "process %d runs the program of rank %d of %s; start them in order", k,

@@ -35,7 +35,7 @@ static void set_length(struct rank_run *run) {
     if (run->world.rank > 0)
         return;
     if (run->is.steps != run->flags.steps && m->schedule != SCHEDULE_constant && m->steps == 0 && !run->whole)
-        fprintf(stderr, "pianola: the learning rate goes its way over the %lld steps that this training began with\n",
+        fprintf(stderr, "pianola: the learning rate follows the %lld steps that this training began with\n",
                 (long long)run->is.steps);
     if (!run->whole || run->whole->looks)
         rates_warn(m, run->from, run->flags.steps, rank_updates(run), run->is.steps);
@@ -47,10 +47,10 @@ static void refuse_nothing(struct rank_run *run) {
     const char *dir = run->flags.checkpoint;
     bool evaluates = run->whole->evaluates;
     if (evaluates)
-        snprintf(why, sizeof why, "%s: holds no checkpoint to tell the loss of", dir);
+        snprintf(why, sizeof why, "%s: holds no checkpoint whose loss could be printed", dir);
     else
-        snprintf(why, sizeof why, "%s: has come to step %lld already: there is nothing to train up to --steps %lld",
-                 dir, (long long)run->from, (long long)run->flags.steps);
+        snprintf(why, sizeof why, "%s: has already reached step %lld: nothing is left to train up to --steps %lld", dir,
+                 (long long)run->from, (long long)run->flags.steps);
     world_verdict(&run->world, evaluates ? run->from > 0 : run->from < run->flags.steps, why);
 }
 

@@ -77,7 +77,7 @@ static void verdict_at_start(const struct rank_run *run, bool ok, const char *wh
 static void verdict_on_saving(const struct rank_run *run, bool ok, const char *why) {
     char more[DURABLE_PATH + 2048];
     snprintf(more, sizeof more, "%s%s", why,
-             run->flags.how ? run->flags.how : "; --resume goes on from the newest whole checkpoint");
+             run->flags.how ? run->flags.how : "; --resume continues from the newest complete checkpoint");
     world_verdict(&run->world, ok, more);
 }
 
@@ -111,7 +111,7 @@ void rank_try_checkpoint(struct rank_run *run) {
                      "%s: rank 0 does not see what rank %d writes there: all ranks need the same folder", dir, k);
     }
     if (ok && looks && !run->flags.resume && !(ok = checkpoint_none(dir)))
-        snprintf(why, sizeof why, "%s: holds checkpoints already: go on with --resume, or name another folder", dir);
+        snprintf(why, sizeof why, "%s: already holds checkpoints: continue with --resume, or name another folder", dir);
     all_true(run, ok); /* waits until rank 0 has looked */
     if (made)
         durable_drop(&durable);

@@ -14,41 +14,42 @@ static const struct flag {
     {"data", "FILE",
      "training text; several files, or a pattern such as 'shard*.bin', are one text; without it, random tokens", 'x'},
     {"weights", "FILE",
-     "start from these weights: safetensors, an index of such files, or GGUF, in the names that the model says; "
-     "without it, random ones",
+     "start from these weights: safetensors, an index of such files, or GGUF, under the names that the model script "
+     "gives; without it, random weights",
      'w'},
-    {"steps", "N", "steps in all, those of a resumed run included; default 100", 'n'},
-    {"seed", "N", "of weights and of the order of the data; default 1", 's'},
+    {"steps", "N", "steps in total, including those of a resumed run; default 100", 'n'},
+    {"seed", "N", "seed of the weights and of the order of the data; default 1", 's'},
     {"checkpoint", "DIR", "write checkpoints into DIR, which all ranks see", 'c'},
-    {"every", "N", "steps between checkpoints; default 100. One is written at the end too", 'e'},
-    {"keep", "K", "checkpoints to keep, the newest; default 3", 'k'},
-    {"resume", NULL, "go on from the newest checkpoint in DIR, if there is one", 'r'},
+    {"every", "N", "steps between checkpoints; default 100. The last step writes one too", 'e'},
+    {"keep", "K", "how many of the newest checkpoints to keep; default 3", 'k'},
+    {"resume", NULL, "continue from the newest checkpoint in DIR, if there is one", 'r'},
     {"allow-nonfinite", NULL,
-     "go on where a loss or a weight is inf or nan; default: stop with an error that names the first", 'N'},
+     "continue when a loss or a weight is inf or nan; default: stop with an error that names the first", 'N'},
     {"new-data", NULL,
-     "with --resume: where --data is not what the checkpoint's training read, begin with its first sequence", 'D'},
-    {"deadline", "SECONDS", "longest that a step, or a checkpoint, may take; default 600", 'd'},
-    {"flight", "DIR", "where a rank that gives up writes its flight record; default .", 'f'},
+     "with --resume: if --data differs from the data of the checkpoint's training, begin with its first sequence", 'D'},
+    {"deadline", "SECONDS", "time limit of a step or a checkpoint; default 600", 'd'},
+    {"flight", "DIR", "folder for the flight record of a rank that gives up; default .", 'f'},
     {"timeline", "DIR", "write when the instructions of the last ten steps ran, into DIR/timeline.<rank>.tsv", 't'},
-    {"losses", "FILE", "write the loss of each update of the last stage, and when it ended (TSV); rank 0 writes it",
-     'l'},
-    {"metrics", "FILE", "write each step's loss, learning rate, tokens per second, ... as a line of JSON; rank 0 does",
-     'M'},
-    {"tensorboard", "DIR", "write the same into DIR as TensorBoard and `wandb sync` read them; rank 0 does", 'T'},
-    {"val", "FILE", "held-out text: tell the loss on all of it before the first step and every --val-every steps", 'v'},
-    {"val-every", "N", "steps from one validation to the next; default 100, or all steps if there are fewer", 'V'},
+    {"losses", "FILE",
+     "write the loss of each update of the last stage, and the time at which it ended (TSV); rank 0 writes it", 'l'},
+    {"metrics", "FILE",
+     "write each step's loss, learning rate, tokens per second, ... as a line of JSON; rank 0 writes it", 'M'},
+    {"tensorboard", "DIR",
+     "write the same metrics into DIR, as event files for TensorBoard and `wandb sync`; rank 0 writes them", 'T'},
+    {"val", "FILE", "held-out text: print the loss on all of it before the first step and every --val-every steps",
+     'v'},
+    {"val-every", "N", "steps between validations; default 100, or all steps if there are fewer", 'V'},
     {"json", NULL, "print figures, and an error that ends the rank, as JSON", 'j'},
-    {"no-graph", NULL, "on a GPU, enqueue each step anew instead of launching a graph of it", 'g'},
+    {"no-graph", NULL, "on a GPU, enqueue every step anew instead of replaying a graph", 'g'},
     {"algorithms", "FILE",
-     "on GPUs, use the algorithms of layers' matrix products in rank 0's FILE; time those it lacks and add them; "
-     "Muon's are not timed",
+     "on GPUs, use the algorithms in rank 0's FILE for the layers' matrix products; time the products it lacks, and "
+     "add them; Muon's are not timed",
      'a'},
     {"messages", "WAY", "on GPUs: ", 'm'},
-    {"reduce", "WAY",
-     "over NCCL: nccl (default), which sums in its own order, or ordered: with the bits of one process", 'o'},
+    {"reduce", "WAY", "over NCCL: nccl (default) sums in its own order; ordered gives the bits of one process", 'o'},
     {"rank", "K", "this process's rank (instead of RANK, Open MPI's or Slurm's variables)", 'R'},
-    {"world-size", "N", "how many ranks there are (WORLD_SIZE)", 'W'},
-    {"master-addr", "HOST", "where rank 0 is to be met (MASTER_ADDR); then no MPI is used", 'A'},
+    {"world-size", "N", "number of ranks (WORLD_SIZE)", 'W'},
+    {"master-addr", "HOST", "address of rank 0 (MASTER_ADDR); ranks then meet without MPI", 'A'},
     {"master-port", "PORT", "likewise (MASTER_PORT)", 'P'},
     {"help", NULL, "this text", 'h'},
 };
@@ -73,8 +74,9 @@ static _Noreturn void help(const struct rt_program *self) {
             printf("%s%s", m ? ", or " : "", messages_help[m]);
         printf("\n");
     }
-    printf("\nSIGINT, SIGTERM: finish the step, write a checkpoint, exit 130 or 143.\n"
-           "Exit: 0 done, 1 another rank did not come, 2 usage or trouble.\n");
+    printf("\n"
+           "SIGINT, SIGTERM: finish the step, write a checkpoint, exit 130 or 143.\n"
+           "Exits 0 when done, 1 if another rank did not come, 2 for a usage error or other trouble.\n");
     exit(0);
 }
 
@@ -187,11 +189,11 @@ void rank_parse(struct rank_flags *f, int argc, char **argv, const struct rt_pro
     if (f->val_every > f->steps && f->steps > 0)
         f->val_every = f->steps; /* otherwise nothing would be validated */
     if (optind < argc) {
-        snprintf(why, sizeof why, "'%.64s' is no flag; see --help", argv[optind]);
+        snprintf(why, sizeof why, "'%.64s' is not a flag; see --help", argv[optind]);
         rank_error(self, why);
     }
     if (f->resume && !f->checkpoint)
-        rank_error(self, "--resume needs --checkpoint DIR, the folder to go on from");
+        rank_error(self, "--resume needs --checkpoint DIR, the folder to continue from");
     if (!launch_find(&f->launch, why, sizeof why))
         rank_error(self, why);
 }

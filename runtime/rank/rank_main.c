@@ -56,7 +56,7 @@ static void meet_ranks(struct rank_run *run) {
 }
 
 static void open_held_out(struct rank_run *run) {
-    char why[DURABLE_PATH + 512] = "--val: the model's input is no text, and has no held-out part";
+    char why[DURABLE_PATH + 512] = "--val: the model's input is not text, so there is nothing to hold out";
     const struct rt_model *m = run->self->model;
     if (m->input == INPUT_TOKENS)
         run->held_out =
@@ -208,7 +208,7 @@ static void print_result(const struct rank_run *run, const struct training *trai
         printf("dropped   %lld of %lld (token, expert) pairs, %.3g%%\n", (long long)routed.dropped,
                (long long)routed.pairs, 100.0 * (double)routed.dropped / (double)routed.pairs);
     if (device_bytes >= 0)
-        printf("memory    %lld bytes of device memory at the end, on the rank that takes most\n",
+        printf("memory    %lld bytes of device memory at the end, on the rank that uses most\n",
                (long long)device_bytes);
     printf("weights   %016llx (fingerprint) after %lld step%s\n", (unsigned long long)hash, (long long)training->step,
            training->step == 1 ? "" : "s");

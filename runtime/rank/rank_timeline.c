@@ -63,7 +63,7 @@ void rank_timeline_write(struct rank_run *run, int64_t steps) {
     bool ok = steps == run->from || write_rows(run, steps, why, sizeof why);
     world_verdict(&run->world, ok, why);
     if (run->world.rank == 0 && steps == run->from)
-        fprintf(stderr, "pianola: no step was left to train: no timeline is written\n");
+        fprintf(stderr, "pianola: no step was left to train: wrote no timeline\n");
     for (int k = run->world.size; run->world.rank == 0 && steps > run->from; k++) { /* left by a run of more ranks */
         path_of(path, run, k);
         if (unlink(path) != 0)

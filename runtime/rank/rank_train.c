@@ -148,17 +148,16 @@ static void judge_nonfinite(struct rank_run *run, const struct training *trainin
         return;
     nonfinite_say(&first, what, sizeof what);
     if (!run->flags.how && run->flags.checkpoint && training->saved > 0) {
-        snprintf(how, sizeof how, "; --resume goes on from the checkpoint of step %lld", (long long)training->saved);
+        snprintf(how, sizeof how, "; --resume continues from the checkpoint of step %lld", (long long)training->saved);
         on = how;
     }
     snprintf(why, sizeof why,
-             "%s: the training has stopped; lower lr, or clip the gradient (-D clip=1); "
-             "--allow-nonfinite goes on%s",
+             "%s: the training has stopped; lower lr, or clip the gradient (-D clip=1); --allow-nonfinite continues%s",
              what, on);
     world_verdict(&run->world, run->flags.allow_nonfinite, why);
     run->is.nonfinite = true;
     if (run->world.rank == 0 && !run->whole)
-        fprintf(stderr, "%spianola: warning: %s; the training goes on (--allow-nonfinite)\n",
+        fprintf(stderr, "%spianola: warning: %s; the training continues (--allow-nonfinite)\n",
                 isatty(STDERR_FILENO) ? "\r\033[K" : "", what);
 }
 

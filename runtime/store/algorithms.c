@@ -40,11 +40,11 @@ static bool check_algorithms(const struct algorithms *all, char *why, size_t nwh
         const char *end = strchr(line, '\n'), *trouble = end ? NULL : "the line is cut off";
         next = end ? end + 1 : "";
         if (!trouble && number == 1)
-            trouble = strncmp(line, header, strlen(header)) == 0 ? NULL : "this is no file of algorithms";
+            trouble = strncmp(line, header, strlen(header)) == 0 ? NULL : "this is not a file of algorithms";
         else if (!trouble)
             trouble = wrong(line);
         if (trouble) {
-            snprintf(why, nwhy, "%s:%d: %s; mend or remove the file, and they are timed anew", all->path, number,
+            snprintf(why, nwhy, "%s:%d: %s; fix the file, or remove it to time all algorithms again", all->path, number,
                      trouble);
             return false;
         }
@@ -68,7 +68,7 @@ bool algorithms_read(struct algorithms *all, const char *path, char *why, size_t
     ok = ok && durable_read(fd, path, all->text, all->n, 0, why, nwhy);
     close(fd);
     if (ok && strlen(all->text) < all->n) {
-        snprintf(why, nwhy, "%s: has bytes that are no text", path);
+        snprintf(why, nwhy, "%s: has bytes that are not text", path);
         ok = false;
     }
     return ok && check_algorithms(all, why, nwhy);

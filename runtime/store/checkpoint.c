@@ -206,7 +206,7 @@ static bool read_parts(const struct safetensors *file, struct part *part, int n,
         if (!tensor)
             continue;
         if (part[i].found)
-            return checkpoint_tell(why, nwhy, "%s: has %s, and so has another file", file->path, part[i].name);
+            return checkpoint_tell(why, nwhy, "%s: has %s, which another file also has", file->path, part[i].name);
         if (!same_shape(tensor, &part[i].whole)) {
             char is[128], wanted[128];
             return checkpoint_tell(why, nwhy, "%s: %s is %s, but this model's is %s", file->path, part[i].name,
@@ -237,7 +237,7 @@ float *checkpoint_read_stage(const char *dir, int64_t step, const struct rt_mode
     }
     for (int i = 0; ok && i < n; i++)
         if (!part[i].found)
-            ok = checkpoint_tell(why, nwhy, "%s: has no %s; it is of another model or optimizer",
+            ok = checkpoint_tell(why, nwhy, "%s: has no %s; it belongs to another model or optimizer",
                                  step_path(dir, step).s, part[i].name);
     free(manifest.file);
     free(part);
@@ -283,7 +283,7 @@ static bool all_apart(struct safetensors *const *file, int nfiles, char *why, si
         for (int k = 0; k < file[i]->n; k++)
             for (int j = 0; j < i; j++)
                 if (safetensors_find(file[j], file[i]->tensor[k].name))
-                    return checkpoint_tell(why, nwhy, "%s: has %s, and so has %s", file[i]->path,
+                    return checkpoint_tell(why, nwhy, "%s: has %s, which %s also has", file[i]->path,
                                            file[i]->tensor[k].name, file[j]->path);
     return true;
 }

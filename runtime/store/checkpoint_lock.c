@@ -51,7 +51,7 @@ static bool name_holder(int fd, const char *dir, char *why, size_t nwhy) {
     for (char *s = text; *s; s++)
         *s = isprint((unsigned char)*s) ? *s : '?';
     int64_t rank = held(fd, 0, 1) == 0 ? 0 : held(fd, 0, TO_THE_END);
-    char who[64] = "another run writes its checkpoints there";
+    char who[64] = "another run is writing its checkpoints there";
     if (rank > 0)
         snprintf(who, sizeof who, "rank %lld of another run still runs", (long long)rank);
     snprintf(why, nwhy, "%s: %s (%s); let it end, or name another folder", dir, who,
@@ -64,7 +64,7 @@ static bool take_rank_lock(int fd, const char *dir, int rank, const char *run, c
     if (!mine && (errno == EAGAIN || errno == EACCES))
         return name_holder(fd, dir, why, nwhy);
     if (!mine) /* on NFS without its lock daemon, or Lustre mounted without flock */
-        snprintf(why, nwhy, "%s: no locks here (%s): nothing keeps another run from writing there too", dir,
+        snprintf(why, nwhy, "%s: no locks here (%s): another run could write there at the same time", dir,
                  strerror(errno));
     if (rank > 0)
         return true;
@@ -101,7 +101,7 @@ bool checkpoint_lock(int *lock, const char *dir, int rank, const char *run, char
     }
     if (before) {
         close(*lock);
-        snprintf(why, nwhy, "%s: was moved away or removed: going on in a new folder", dir);
+        snprintf(why, nwhy, "%s: was moved or removed: continuing in a new folder", dir);
     }
     *lock = fd;
     return true;

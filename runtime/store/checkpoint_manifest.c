@@ -192,7 +192,7 @@ static char *load_manifest(const char *path, size_t *n, char *why, size_t nwhy) 
         snprintf(check, sizeof check, CHECK_LINE, fnv1a(FNV_START, text, *n - CHECK_BYTES));
         if (memcmp(text + *n - CHECK_BYTES, check, CHECK_BYTES) == 0)
             return text;
-        checkpoint_tell(why, nwhy, "%s: does not keep its own checksum", path);
+        checkpoint_tell(why, nwhy, "%s: does not match its own checksum", path);
     }
     free(text);
     return NULL;
@@ -243,7 +243,7 @@ bool checkpoint_whole(const char *dir, int64_t step, char *why, size_t nwhy) {
         struct entry entry;
         ok = durable_sum(path.s, &entry.bytes, &entry.hash, why, nwhy);
         if (ok && (entry.bytes != manifest.file[i].bytes || entry.hash != manifest.file[i].hash))
-            ok = checkpoint_tell(why, nwhy, "%s: does not keep the checksum in the manifest", path.s);
+            ok = checkpoint_tell(why, nwhy, "%s: does not match the checksum in the manifest", path.s);
     }
     free(manifest.file);
     return ok;

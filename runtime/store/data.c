@@ -53,21 +53,19 @@ static bool find_tokens(const struct data *data, struct part *part, char *why, s
     if (!data_file_plain(file, why, nwhy))
         return false;
     if (data_file_has_lines(file)) {
-        snprintf(
-            why, nwhy,
-            "%s: is lines of JSON: its braces would be learned too; take the texts out, with `jq -r .text` say, or "
-            "make a file of tokens with `pianola tokenize`",
-            file->path);
+        snprintf(why, nwhy,
+                 "%s: has lines of JSON, whose braces the model would learn too; extract the texts, e.g. with `jq -r "
+                 ".text`, or make a file of tokens with `pianola tokenize`",
+                 file->path);
         return false;
     }
     part->tokens = (struct tokens){file->text, (int64_t)file->size, 1};
     if (data->m.vocab <= 256)
         return true;
-    snprintf(
-        why, nwhy,
-        "%s: is no file of tokens, but vocab = %d, more than bytes have; make one of this text with `pianola tokenize "
-        "%s --tokenizer T -o FILE.bin`, where T is the model's tokenizer",
-        file->path, data->m.vocab, file->path);
+    snprintf(why, nwhy,
+             "%s: is no file of tokens, but vocab = %d is more than the values of a byte; make one from this text with "
+             "`pianola tokenize %s --tokenizer T -o FILE.bin`, where T is the model's tokenizer",
+             file->path, data->m.vocab, file->path);
     return false;
 }
 

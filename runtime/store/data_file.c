@@ -88,8 +88,8 @@ bool data_file_plain(const struct data_file *file, char *why, size_t nwhy) {
     for (size_t i = 0; i < sizeof packed / sizeof *packed; i++)
         if (file->size >= packed[i].n && memcmp(file->text, packed[i].magic, packed[i].n) == 0) {
             const char *dot = strrchr(file->path, '.');
-            snprintf(why, nwhy, "%s: is compressed; unpack it first: `%s -dc %s > %.*s`, and give that", file->path,
-                     packed[i].name, file->path,
+            snprintf(why, nwhy, "%s: is compressed; unpack it first: `%s -dc %s > %.*s`, and give the result",
+                     file->path, packed[i].name, file->path,
                      dot && !strchr(dot, '/') ? (int)(dot - file->path) : (int)strlen(file->path), file->path);
             return false;
         }
@@ -178,7 +178,7 @@ struct data_file *data_file_open(const char *path, char *why, size_t nwhy) {
     else if (S_ISDIR(file->was.st_mode))
         what = "is a directory; give a file of text";
     else if (!S_ISREG(file->was.st_mode))
-        what = "is not a regular file; text is read in any order, so save it to a file first";
+        what = "is not a regular file; text is read in random order, so save it to a file first";
     else if (!map_text(file))
         what = strerror(errno);
     else if (is_lfs_pointer((const char *)file->text, file->size))

@@ -122,8 +122,7 @@ bool durable_folder(const char *path, char *why, size_t nwhy) {
     char name[DURABLE_PATH];
     struct stat st;
     if ((mkdir(path, 0777) < 0 && errno != EEXIST) || stat(path, &st) < 0) {
-        snprintf(why, nwhy, "%s: %s%s", path, strerror(errno),
-                 errno == ENOENT ? ": make the folder above it first" : "");
+        snprintf(why, nwhy, "%s: %s%s", path, strerror(errno), errno == ENOENT ? ": make its parent folder first" : "");
         return false;
     }
     if (!S_ISDIR(st.st_mode)) {

@@ -56,8 +56,8 @@ static bool add_parameter_of(struct pieces *all, const struct rt_model *m, const
     }
     if (piece.first == piece.columns)
         return true;
-    snprintf(why, nwhy, "layer %d: its name says %d tensors, into which its %lld columns do not fall", of->l->index,
-             published.n, (long long)piece.columns);
+    snprintf(why, nwhy, "layer %d: its name lists %d tensors, but its %lld columns do not divide into them",
+             of->l->index, published.n, (long long)piece.columns);
     return false;
 }
 

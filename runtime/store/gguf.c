@@ -57,7 +57,7 @@ static void skip_value(struct reader *r, uint32_t type) {
         n = read_uint(r, 8);
     }
     if (type >= NTYPES || type == ARRAY)
-        fail(r, "a value of no type that is known");
+        fail(r, "a value of unknown type");
     else if (type != STRING)
         take_bytes(r, n > (uint64_t)(r->end - r->from) ? UINT64_MAX : n * sizes[type]);
     for (uint64_t i = 0; type == STRING && i < n && !r->bad; i++)
@@ -124,7 +124,7 @@ static void read_metadata(struct reader *r, struct kept *kept) {
     }
     r->alignment = type == UINT32 ? read_uint(r, 4) : 0;
     if (r->alignment == 0 || r->alignment > MOST_ALIGNMENT || (r->alignment & (r->alignment - 1)) != 0)
-        fail(r, "general.alignment is no power of two");
+        fail(r, "general.alignment is not a power of two");
 }
 
 /* Returns the type with ggml's number. */
@@ -158,7 +158,7 @@ static void read_tensor_info(struct reader *r, struct named *tensor) {
     }
     tensor->type = type_of(read_uint(r, 4));
     if (!r->bad && tensor->type == NVALUES)
-        fail(r, "a tensor of a type that is not read; F32, F16, BF16, Q8_0, Q4_0 and Q4_1 are");
+        fail(r, "a tensor of an unsupported type; F32, F16, BF16, Q8_0, Q4_0 and Q4_1 are supported");
     tensor->bytes = (int64_t)read_uint(r, 8);
     if (!r->bad && values_bytes(tensor->type, tensor->dim[tensor->ndims - 1]) < 0)
         fail(r, "a tensor whose rows are not whole blocks of its type");
@@ -212,7 +212,7 @@ bool gguf_tensors(const char *path, const uint8_t *data, size_t size, struct nam
     take_bytes(&r, 4); /* the magic number, GGUF */
     uint64_t version = read_uint(&r, 4), tensors = read_uint(&r, 8), values = read_uint(&r, 8);
     if (!r.bad && version != 2 && version != 3)
-        fail(&r, "GGUF of another version than 2 or 3");
+        fail(&r, "a GGUF version other than 2 or 3");
     for (uint64_t i = 0; i < values && !r.bad; i++)
         read_metadata(&r, &kept);
     *said = said_by(&kept);

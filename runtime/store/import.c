@@ -202,7 +202,7 @@ static bool check_rope_factors(const struct import *im, const struct rt_layer *l
     if (!divisors || l->kind != LAYER_attention || l->config.attention.rope == 0)
         return true;
     if (divisors->ndims != 1 || divisors->dim[0] != dim / 2)
-        return say(im, "%s: rope_freqs.weight is not %d numbers, one for each frequency of layer %d's rope",
+        return say(im, "%s: rope_freqs.weight must have %d numbers, one per frequency of layer %d's rope",
                    named_path(im->file), dim / 2, l->index);
     plain.config.attention.rope_factor = 0;
     divisors->used = true;
@@ -212,8 +212,8 @@ static bool check_rope_factors(const struct import *im, const struct rt_layer *l
         values_read(divisors->type, divisors->data, i, 1, &there);
         if (!(fabs(divisor / (double)there - 1) < 1e-5))
             return say(im,
-                       "%s: rope_freqs.weight divides frequency %d of rope by %g, and layer %d by %g; give the rope's "
-                       "scaling that the file is of, or no --model",
+                       "%s: rope_freqs.weight divides frequency %d of rope by %g, but layer %d by %g; give the file's "
+                       "scaling of rope, or no --model",
                        named_path(im->file), i, (double)there, l->index, divisor);
     }
     return true;
@@ -264,7 +264,7 @@ bool import_check_rest(struct named_file *file, char *why, size_t nwhy) {
         } else if (head && !is_table(all, tensor))
             return say(&im,
                        "%s: tensor %.*s is not the token table, but this model's output layer is: give a model whose "
-                       "output has weights of its own, as -D tied=false says",
+                       "output layer has its own weights, e.g. with -D tied=false",
                        named_path(file), (int)tensor->nname, tensor->name);
         else if (!head)
             return say(&im, "%s: tensor %.*s belongs to no layer of the model", named_path(file), (int)tensor->nname,
@@ -272,8 +272,8 @@ bool import_check_rest(struct named_file *file, char *why, size_t nwhy) {
     }
     *why = 0;
     if (buffers > 0)
-        say(&im, "%s: not read, since layers compute what it has: %.*s%s", named_path(file), (int)buffer->nname,
-            buffer->name, buffers > 1 ? ", and others of its kind" : "");
+        say(&im, "%s: skipped, since layers compute these values themselves: %.*s%s", named_path(file),
+            (int)buffer->nname, buffer->name, buffers > 1 ? ", and others of its kind" : "");
     return true;
 }
 

@@ -15,7 +15,7 @@ struct compared {
 static bool differs(const struct compared *of, const char *name, const char *meaning, double there, double here) {
     if (isnan(there) || fabs(there - here) <= 1e-6 * fabs(there))
         return false;
-    snprintf(of->what, of->nwhat, "%s says %.7g for %s, but layer %d has %s = %.7g: the file's model is another",
+    snprintf(of->what, of->nwhat, "%s says %.7g for %s, but layer %d has %s = %.7g: the file belongs to another model",
              of->from, there, meaning, of->l->index, name, here);
     return true;
 }
@@ -47,7 +47,7 @@ bool import_differs(struct named_file *file, const char *from, const struct name
     for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++) {
         const struct compared of = {from, l, what, nwhat};
         if ((l->kind == LAYER_rmsnorm || l->kind == LAYER_layernorm) &&
-            differs(&of, "eps", "what norms add to a variance", said->eps, (double)l->config.norm.eps))
+            differs(&of, "eps", "the number that norms add to a variance", said->eps, (double)l->config.norm.eps))
             return true;
         if (l->kind == LAYER_attention &&
             (differs(&of, "dim", "the columns of a head", said->head, head_columns(l)) ||

@@ -37,7 +37,8 @@ bool journal_open(struct journal *journal, const char *path, const struct journa
         return journal_trouble(journal, why, nwhy);
     long at = bytes_to_keep(journal->f, kind, kept);
     if (at < 0) {
-        snprintf(why, nwhy, "%s: this file holds something else than %s; name another to write to", path, kind->what);
+        snprintf(why, nwhy, "%s: this file holds something other than %s; name another one to write to", path,
+                 kind->what);
         return false;
     }
     if (ftruncate(fileno(journal->f), at) != 0)

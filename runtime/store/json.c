@@ -44,7 +44,7 @@ char *json_string(struct json *json) {
         json->at++;
     if (json->at == json->end || *json->at != '"') {
         json_fail(json, json->at == json->end ? "a string does not end"
-                                              : "a string with other than plain ASCII, or with escapes");
+                                              : "a string with escapes or other characters than plain ASCII");
         return NULL;
     }
     *json->at++ = 0;

@@ -142,7 +142,7 @@ static bool add_mapped(struct named_file *file, struct json *json, char *why, si
         if (json->bad || i < n)
             continue;
         if (n == MOST_PARTS || strchr(name, '/'))
-            return json_fail(json, n == MOST_PARTS ? "more than 1000 files" : "a file that does not lie beside it");
+            return json_fail(json, n == MOST_PARTS ? "more than 1000 files" : "a file that is not beside it");
         seen[n++] = name;
         snprintf(path, sizeof path, "%.*s%s", slash ? (int)(slash - file->path) + 1 : 0, file->path, name);
         if (!add_shard(file, path, why, nwhy))
@@ -158,7 +158,7 @@ static bool read_index(struct named_file *file, char *why, size_t nwhy) {
     char *text = index.size <= MOST_INDEX ? malloc(index.size + 1) : NULL;
     bool ok = text;
     if (!text)
-        snprintf(why, nwhy, "%s: is no index: it is too long", file->path);
+        snprintf(why, nwhy, "%s: is too long to be an index", file->path);
     else {
         memcpy(text, index.data, index.size);
         struct json json = {text, text, text + index.size, file->path, "the index", why, nwhy, false};
@@ -192,7 +192,7 @@ static bool ends_in(const char *s, const char *end) {
 static bool check_twice(const struct named_file *file, char *why, size_t nwhy) {
     for (size_t i = 1; i < file->list.n; i++)
         if (by_part_name(&file->list.at[i - 1], &file->list.at[i]) == 0) {
-            snprintf(why, nwhy, "%s: tensor %.*s is there twice", file->path, (int)file->list.at[i].nname,
+            snprintf(why, nwhy, "%s: tensor %.*s occurs twice", file->path, (int)file->list.at[i].nname,
                      file->list.at[i].name);
             return false;
         }

@@ -42,8 +42,7 @@ bool published_names(const struct rt_model *m, const struct layer_parameter *of,
     int n;
     out->n = 0;
     if (!name) {
-        snprintf(why, nwhy,
-                 "layer %d: the model does not say what it is called in %s files; give the layer the field '%s'",
+        snprintf(why, nwhy, "layer %d: the model does not give its name in %s files; give the layer the field '%s'",
                  l->index, gguf ? "GGUF" : "safetensors", gguf ? "gguf" : "hf");
         return false;
     }
@@ -63,6 +62,6 @@ bool published_names(const struct rt_model *m, const struct layer_parameter *of,
         one += this.n + 1;
     }
     if (!ok)
-        snprintf(why, nwhy, "layer %d: its name is too long, or of more than %d tensors", l->index, MOST_PUBLISHED);
+        snprintf(why, nwhy, "layer %d: its name is too long, or lists more than %d tensors", l->index, MOST_PUBLISHED);
     return ok;
 }

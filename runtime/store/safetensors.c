@@ -209,7 +209,7 @@ static void read_tensor_entry(struct reader *reader, const char *name) {
             offsets = json_take(json, '[') && json_whole(json, &tensor.at) && json_take(json, ',') &&
                       json_whole(json, &tensor.end) && json_take(json, ']');
         } else
-            json_fail(json, "tensor %s: %s is unknown, or there twice", name, key);
+            json_fail(json, "tensor %s: %s is unknown, or given twice", name, key);
     } while (json_next(json, ','));
     json_take(json, '}');
     if (!dtype || !shape || !offsets)
@@ -270,14 +270,14 @@ static bool check_places(const struct reader *reader, const struct safetensors *
         if (tensor->at < at)
             snprintf(why, nwhy, "%s: tensor %s overlaps %s", file->path, tensor->name, file->tensor[i - 1].name);
         else if (tensor->at > at)
-            snprintf(why, nwhy, "%s: %lld bytes before tensor %s belong to none", file->path,
+            snprintf(why, nwhy, "%s: %lld bytes before tensor %s belong to no tensor", file->path,
                      (long long)(tensor->at - at), tensor->name);
         if (tensor->at != at)
             return false;
         at = tensor->end;
     }
     if (at != reader->bytes)
-        snprintf(why, nwhy, "%s: %lld bytes after the last tensor belong to none", file->path,
+        snprintf(why, nwhy, "%s: %lld bytes after the last tensor belong to no tensor", file->path,
                  (long long)(reader->bytes - at));
     return at == reader->bytes;
 }

@@ -32,13 +32,13 @@ bool read_tokens(const void *bytes, size_t size, struct tokens *out, const char 
     const struct form *form = form_of(bytes, size);
     int32_t said[3] = {0};
     if (!form) {
-        snprintf(why, nwhy, "%s: is no file of tokens; `pianola tokenize` makes one of a text", path);
+        snprintf(why, nwhy, "%s: is no file of tokens; `pianola tokenize` makes one from a text", path);
         return false;
     }
     if (size >= TOKEN_HEAD)
         memcpy(said, bytes, sizeof said);
     if (size >= TOKEN_HEAD && said[1] != form->version) {
-        snprintf(why, nwhy, "%s: tokens of version %d; version %d is read", path, said[1], form->version);
+        snprintf(why, nwhy, "%s: tokens of version %d; only version %d can be read", path, said[1], form->version);
         return false;
     }
     if (size < TOKEN_HEAD || said[2] < 0 || size != TOKEN_HEAD + (size_t)said[2] * (size_t)form->width) {

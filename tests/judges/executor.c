@@ -313,7 +313,7 @@ static void check_alone(struct run *z, int r, int32_t i) {
         int64_t first = cell_of(m->k, x, a);
         bool stash = x->op == OP_I && operand(m->k, x, a).role == ROLE_stash && operand_of(m->k, x, ROLE_wstash) >= 0;
         if (stash && !grows_here(m->k, x, a))
-            fail(z, r, i, "the wstash does not lie where the stash does");
+            fail(z, r, i, "the wstash is not at the address of the stash");
         for (int64_t c = 0; access_of(m->k, x, a) && c < s.n && !z->wrong; c++)
             if (!is_source(m->k, x, a, s.at + c) && m->mem[s.at + c] != d->left[first + c])
                 fail(z, r, i, "byte %lld was written meanwhile", (long long)(s.at + c));

@@ -73,7 +73,7 @@ static const char *check_apart(const struct court *c, int number) {
         if (operand(k, x, a).role != ROLE_work && in_workspace(k, s))
             return told(&c->z, number, "%s lies in the workspace", role_name[operand(k, x, a).role]);
         if (stash && operand_of(k, x, ROLE_wstash) >= 0 && !grows_here(k, x, a))
-            return told(&c->z, number, "the wstash does not lie where the stash does");
+            return told(&c->z, number, "the wstash is not at the address of the stash");
         for (int b = 0; b < x->narg; b++)
             if (a != b && access_of(k, x, b) & ACC_WRITE && overlap(s, span_at(k, x, b)) && !lies_in(k, x, a, b) &&
                 !lies_in(k, x, b, a) && !(grows_here(k, x, a) && operand(k, x, b).role == ROLE_wstash))

@@ -70,7 +70,7 @@ static const char *check_shape(const struct order *z, int number) {
         struct arg o = operand(k, x, a);
         int role = o.role;
         if (k->buf[o.buf].bytes % pieces_of(&o))
-            return told(z, number, "has a piece that is no whole number of bytes");
+            return told(z, number, "has a piece that is not a whole number of bytes");
         bool repeats = x->op <= OP_W && (role == ROLE_x || role == ROLE_dy || role == ROLE_t || role == ROLE_kv ||
                                          (role == ROLE_dw && (x->op == OP_B || x->op == OP_W)));
         if (o.last && !k->buf[o.buf].bytes && is_gradient(k->buf[o.buf].kind) && (x->op <= OP_W || x->inst >= 0))

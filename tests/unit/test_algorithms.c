@@ -76,7 +76,7 @@ Test(algorithms, the_first_line_brings_the_header) {
 
 Test(algorithms, what_is_wrong_with_which_line) {
     cr_assert(!*read_why("", 0) && !*read_why(HEADER, strlen(HEADER)), "no line is no trouble");
-    cr_assert(refused("text\n", ":1: this is no file of algorithms"));
+    cr_assert(refused("text\n", ":1: this is not a file of algorithms"));
     cr_assert(refused(HEADER "a\tb\tc\tapart\na\tb\tc\n", ":3: expected a device"));
     cr_assert(refused(HEADER "a\tb\tc\tapart\tapart\n", ":2: expected a device"));
     cr_assert(refused(HEADER "\n", ":2: expected a device"));

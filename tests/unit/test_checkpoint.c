@@ -248,12 +248,12 @@ Test(checkpoint, another_model_is_refused) {
     struct model *m = small_model(), *wide = gpt(8, 4, 16, 2, 2, 16, 2), *deep = gpt(8, 4, 16, 2, 3, 8, 2);
     cr_assert(write_all(&m->rt, cut(m, 2), 2, 5));
     refuses(&wide->rt, &cut(wide, 1)->rt, "layer.0.token is 16 x 8, but this model's is 16 x 16");
-    refuses(&deep->rt, &cut(deep, 1)->rt, "layer.26.gamma; it is of another model or optimizer");
+    refuses(&deep->rt, &cut(deep, 1)->rt, "layer.26.gamma; it belongs to another model or optimizer");
     m->rt.optimizer = OPT_SGD;
     cr_assert(write_all(&m->rt, cut(m, 2), 2, 5));
     cr_expect(comes_back(&m->rt, &cut(m, 1)->rt, 5), "%s", why);
     m->rt.optimizer = OPT_ADAMW;
-    refuses(&m->rt, &cut(m, 1)->rt, "has no layer.0.token.m; it is of another model or optimizer");
+    refuses(&m->rt, &cut(m, 1)->rt, "has no layer.0.token.m; it belongs to another model or optimizer");
 }
 
 Test(checkpoint, files_of_another_step_or_layers_twice_are_refused) {
@@ -265,7 +265,7 @@ Test(checkpoint, files_of_another_step_or_layers_twice_are_refused) {
     refuses(&m->rt, &cut(m, 1)->rt, "stage-0001.safetensors: is not of format pianola 1 and step 5");
     cr_assert(write_all(&m->rt, cut(m, 1), 1, 5) && write_stage(&m->rt, st, 1, 5));
     cr_assert(checkpoint_write_manifest(dir, 5, 2, &some_run, why, sizeof why));
-    refuses(&m->rt, &cut(m, 1)->rt, "and so has another file");
+    refuses(&m->rt, &cut(m, 1)->rt, "which another file also has");
     cr_assert_eq(unlink(in_dir("step-00000005/stage-0001.safetensors")), 0);
     refuses(&m->rt, &cut(m, 1)->rt, "stage-0001.safetensors: No such file or directory");
 }
@@ -291,10 +291,10 @@ Test(checkpoint, files_cut_off_anywhere_are_refused) {
         cr_expect_not(opens(in_dir(STAGE0)), "%zu of %zu bytes", k, n);
         cr_expect(strstr(why, STAGE0 ": "), "%s", why);
         cr_expect_eq(latest(), -1);
-        cr_expect(strstr(why, STAGE0 ": does not keep the checksum in the manifest"), "%s", why);
+        cr_expect(strstr(why, STAGE0 ": does not match the checksum in the manifest"), "%s", why);
     }
     spill(in_dir(STAGE0), s, n + 1);
-    refused(in_dir(STAGE0), "1 bytes after the last tensor belong to none");
+    refused(in_dir(STAGE0), "1 bytes after the last tensor belong to no tensor");
     spill(in_dir(STAGE0), s, n);
     cr_expect_eq(latest(), 3);
     s = slurp(in_dir(MANIFEST), &n);
@@ -356,7 +356,7 @@ Test(checkpoint, hostile_manifests_are_refused) {
         {"\"seed\": \"f", "\"seed\": \"g", "expected 16 hexadecimal digits"},
         {"\"seed\": \"f", "\"seed\": \"", "expected 16 hexadecimal digits"},
         {"\"bytes\": ", "\"bytes\": 9999999999999999999", "a number beyond"},
-        {"\"bytes\": ", "\"bytes\": 1", "does not keep the checksum in the manifest"},
+        {"\"bytes\": ", "\"bytes\": 1", "does not match the checksum in the manifest"},
         {"],", "[,", "expected ]"},
         {"],", "]", "expected ,"},
     };
@@ -457,7 +457,7 @@ Test(checkpoint, export_has_all_parameters_whatever_the_cut) {
     safetensors_close(f);
     spill(in_dir("step-00000009/stage-0002.safetensors"), "x", 1);
     cr_expect_not(checkpoint_export(dir, 9, in_dir("out"), why, sizeof why));
-    cr_expect(strstr(why, "stage-0002.safetensors: does not keep the checksum"), "%s", why);
+    cr_expect(strstr(why, "stage-0002.safetensors: does not match the checksum"), "%s", why);
     slurp(in_dir("out"), &k);
     cr_expect_eq(k, n);
 }

@@ -46,7 +46,7 @@ Test(checkpoint_lock, one_run_at_a_time) {
     char run[128];
     pid_t rank0 = other_run(0, "theirs"), rank2 = other_run(2, "theirs");
     snprintf(run, sizeof run, "theirs: rank 0 is process %d on ", (int)rank0);
-    expect_kept_out("another run writes its checkpoints there", run);
+    expect_kept_out("another run is writing its checkpoints there", run);
     end(rank0);
     expect_kept_out("rank 2 of another run still runs", run);
     end(rank2);
@@ -61,9 +61,9 @@ Test(checkpoint_lock, one_run_at_a_time) {
 Test(checkpoint_lock, a_run_without_a_name) {
     pid_t rank0 = other_run(0, "theirs");
     spill(in_dir(".lock"), "", 0);
-    expect_kept_out("another run writes its checkpoints there", "it has only begun");
+    expect_kept_out("another run is writing its checkpoints there", "it has only begun");
     spill(in_dir(".lock"), "bell\a\033[31m", 10);
-    expect_kept_out("another run writes its checkpoints there", "bell??[31m");
+    expect_kept_out("another run is writing its checkpoints there", "bell??[31m");
     end(rank0);
 }
 
@@ -71,7 +71,7 @@ Test(checkpoint_lock, a_folder_that_is_moved_is_kept_anew) {
     char moved[80], gone[512];
     snprintf(moved, sizeof moved, "%s/moved", dir);
     strcat(dir, "/saved");
-    snprintf(gone, sizeof gone, "%s: was moved away or removed: going on in a new folder", dir);
+    snprintf(gone, sizeof gone, "%s: was moved or removed: continuing in a new folder", dir);
     cr_assert(keeps(0, "ours"), "%s", why);
     cr_assert_eq(rename(dir, moved), 0);
     cr_expect(keeps(0, "ours"), "%s", why);

@@ -423,39 +423,41 @@ Test(cost, errors_name_the_layer) {
     add(m, LAYER_join, 0);
     add(m, LAYER_cross_entropy, 0);
     SAYS(m, 1,
-         "layer 3 (attention): its input has 100 columns, which is not 3 x heads x something; with heads = 4 the layer "
+         "layer 3 (attention): its input has 100 columns, which is not a multiple of 3 x heads; with heads = 4 the "
+         "layer "
          "before it needs a width that 12 divides");
     m->layer[3].config.attention.kv_heads = 3;
     SAYS(m, 1,
-         "layer 3 (attention): kv_heads = 3 does not divide heads = 4; let as many heads read each head of keys and "
-         "values");
+         "layer 3 (attention): kv_heads = 3 does not divide heads = 4; equally many heads must read each head "
+         "of keys and values");
     m->layer[3].config.attention.kv_heads = 2;
     SAYS(
         m, 1,
-        "layer 3 (attention): its input has 100 columns, which is not (heads + 2 kv_heads) x something; with heads = 4 "
+        "layer 3 (attention): its input has 100 columns, which is not a multiple of heads + 2 kv_heads; with heads = 4 "
         "and kv_heads = 2 the layer before it needs a width that 8 divides");
     m->layer[2].out = 24;
     m->layer[3].config.attention.rope = 10000;
     SAYS(m, 1,
-         "layer 3 (attention): rope turns a head's columns in pairs, and its heads have 3; with heads = 4 and kv_heads "
+         "layer 3 (attention): rope rotates a head's columns in pairs, and its heads have 3; with heads = 4 and "
+         "kv_heads "
          "= 2 the layer before it needs a width that 16 divides");
     m->layer[2].out = 32;
     m->layer[2].kind = LAYER_relu;
     m->layer[0].out = 32;
     SAYS(m, 1,
-         "layer 3 (attention): rope turns queries and keys where they lie, and the relu before it needs them as they "
-         "are; let a linear layer make them");
+         "layer 3 (attention): rope rotates queries and keys in place, and the relu before it needs them unrotated; "
+         "put a linear layer before it");
     m->layer[2].kind = LAYER_fork;
     SAYS(m, 1,
-         "layer 2 (attention): rope turns queries and keys where they lie, and the residual block that it opens needs "
-         "them as they are; let a linear layer make them");
+         "layer 2 (attention): rope rotates queries and keys in place, and the residual block that it opens needs "
+         "them unrotated; put a linear layer before it");
     m->layer[2].kind = LAYER_linear;
     m->layer[0].out = 4;
     m->layer[3].config.attention.rope = m->layer[3].config.attention.kv_heads = 0;
     m->layer[2].out = 24;
     SAYS(m, 1,
-         "the residual block that ends with layer 3 (attention): it is entered with 4 columns and left with 8, and the "
-         "two are added; let its last layer have width = 4");
+         "the residual block that ends with layer 3 (attention): its input has 4 columns and its output 8, and the "
+         "two are added; give its last layer width = 4");
     m->layer[2].out = 12;
     m->layer[3].config.attention.heads = 2;
     SAYS(m, 1,
@@ -465,8 +467,8 @@ Test(cost, errors_name_the_layer) {
     add(m, LAYER_swiglu, 0);
     add(m, LAYER_cross_entropy, 0);
     SAYS(m, 1,
-         "layer 2 (swiglu): its input has 5 columns, gate and up side by side, which are as many each; let the layer "
-         "before it have an even width");
+         "layer 2 (swiglu): its input has 5 columns, but gate and up need equally many; give the layer before it an "
+         "even width");
     m = model_integers(8, 4, 1);
     add(m, LAYER_linear, 5);
     add(m, LAYER_mse, 0);

@@ -426,8 +426,9 @@ Test(data, errors, .timeout = 20) { /* opening a pipe would wait forever */
                                                 path));
     unlink(path);
     cr_assert_eq(mkfifo(path, 0600), 0);
-    cr_assert_str_eq(error_of(&m, path),
-                     format("%s: is not a regular file; text is read in any order, so save it to a file first", path));
+    cr_assert_str_eq(
+        error_of(&m, path),
+        format("%s: is not a regular file; text is read in random order, so save it to a file first", path));
     unlink(path);
     path = file_of(16);
     cr_assert(strstr(error_of(&m, path), ": has 16 bytes, but a sequence takes 17 (context = 16, and the byte after"));

@@ -140,9 +140,9 @@ Test(launch, slurm_does_not_say_where_ranks_meet) {
 #define STARTED "Slurm started rank 3 of 8, but "
 #define SET     "set MASTER_ADDR to the host of rank 0"
 #define FREE    ": set MASTER_PORT to a free port on the host of rank 0"
-    EXPECT(STARTED "SLURM_STEP_NODELIST is not set, as in a batch script itself: start ranks with srun, or " SET, SLURM,
-           no_flags);
-    EXPECT(STARTED "SLURM_STEP_NODELIST is not set, as in a batch script itself: start ranks with srun, or " SET,
+    EXPECT(STARTED "SLURM_STEP_NODELIST is not set, as in the batch script itself: start ranks with srun, or " SET,
+           SLURM, no_flags);
+    EXPECT(STARTED "SLURM_STEP_NODELIST is not set, as in the batch script itself: start ranks with srun, or " SET,
            SLURM " SLURM_JOB_NODELIST=n1 MASTER_PORT=1", no_flags);
     EXPECT(STARTED "SLURM_DISTRIBUTION is arbitrary, so rank 0 may be on any host: " SET,
            SLURM STEP " SLURM_DISTRIBUTION=arbitrary", no_flags);

@@ -168,7 +168,7 @@ Test(read_tsv, errors_name_the_column) {
         {"0\tsend 1\t1\t2\tSEND_F\t0\t1\t1\t4 \n", 2, 28, "expected the end of the line"},
         {"0\tcompute\t1\t2\tF\t0\t1\t\n", 2, 21, "column 'peer': expected a tab"},
         {"0\tcompute\t1\t2\tF\t0\t1\t\t", 2, 22, "is it cut off?"},
-        {"", 2, 0, "expected rows: a timeline without any is cut off"},
+        {"", 2, 0, "expected rows: a timeline without rows was cut off"},
         {F0 "\n", 3, 0, "column 'rank'"}, /* an empty line has no place for a caret */
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)

@@ -75,7 +75,7 @@ Test(tcp_meet, strangers_are_turned_away, .timeout = 30) {
         close(fd[i]);
     cr_expect_eq(exit_of(0), 0, "%s", said_by(0));
     cr_expect_geq(count(said_by(0), "pianola: rank 0: warning: turned away a connection from 127.0.0.1, port "), 5);
-    cr_expect_geq(count(said_by(0), "it is no rank of a program\n"), 3);
+    cr_expect_geq(count(said_by(0), "it is not a rank of a program\n"), 3);
     cr_expect_geq(count(said_by(0), "it said nothing\n"), 1);
     cr_expect_eq(count(said_by(0), "another version"), 1, "%s", said_by(0));
     leave_room();
@@ -153,9 +153,9 @@ Test(tcp_meet, strangers_at_the_second_door, .timeout = 30) {
     close(fd);
     close(silent);
     cr_expect_eq(exit_of(0), 0, "%s", said_by(0));
-    cr_expect_eq(count(said_by(0), "it is no rank of a program\n"), 1, "%s", said_by(0));
-    cr_expect_eq(count(said_by(0), "it is no rank of this run\n"), 1, "%s", said_by(0));
-    cr_expect_eq(count(said_by(0), "it calls itself rank 1, but has another secret: give all ranks the same "
+    cr_expect_eq(count(said_by(0), "it is not a rank of a program\n"), 1, "%s", said_by(0));
+    cr_expect_eq(count(said_by(0), "it is not a rank of this run\n"), 1, "%s", said_by(0));
+    cr_expect_eq(count(said_by(0), "it calls itself rank 1, but has a different secret: give all ranks the same "
                                    "PIANOLA_SECRET\n"),
                  2, "%s", said_by(0));
     leave_room();
@@ -179,15 +179,16 @@ Test(tcp_meet, ranks_that_do_not_belong_together, .timeout = 30) {
     if (forked(2))
         meet_and_part(2, 3);
     sleep_ms(200);
-    expect_refused(2, 3, "rank 0 at 127.0.0.1, port %s, has a rank 2 already: give each rank a RANK of its own");
-    expect_refused(0, 3,
-                   "cannot listen at port %s: Address already in use: ss -ltnp shows by whom; give all ranks another "
-                   "MASTER_PORT");
+    expect_refused(2, 3, "rank 0 at 127.0.0.1, port %s, already has a rank 2: give each rank its own RANK");
+    expect_refused(
+        0, 3,
+        "cannot listen at port %s: Address already in use: ss -ltnp shows who uses it; give all ranks another "
+        "MASTER_PORT");
     if (forked(1))
         meet_and_part(1, 3);
     cr_expect_eq(exit_of(0), 0, "%s", said_by(0));
     cr_expect_eq(count(said_by(0), "it is a rank of a run with another number of ranks\n"), 2, "%s", said_by(0));
-    cr_expect_eq(count(said_by(0), "a rank of this number has come already\n"), 1, "%s", said_by(0));
+    cr_expect_eq(count(said_by(0), "a rank with this number has already connected\n"), 1, "%s", said_by(0));
     expect_good_end(1);
     expect_good_end(2);
     leave_room();
@@ -206,7 +207,7 @@ Test(tcp_meet, somebody_else_answers, .timeout = 30) {
             ;
         _exit(!sent);
     }
-    expect_refused(1, 2, "whoever answers at 127.0.0.1, port %s, is no rank 0 of a program");
+    expect_refused(1, 2, "whatever answers at 127.0.0.1, port %s, is not rank 0 of a program");
     cr_expect_eq(exit_of(0), 0);
     close(listener);
     leave_room();
@@ -329,7 +330,7 @@ Test(tcp_meet, a_forger_of_rank_0, .timeout = 30) {
         _exit(0);
     }
     setenv("PIANOLA_SECRET", SECRET, 1);
-    expect_refused(1, 2, "whoever answers at 127.0.0.1, port %s, is no rank 0 of a program");
+    expect_refused(1, 2, "whatever answers at 127.0.0.1, port %s, is not rank 0 of a program");
     cr_expect_eq(exit_of(0), 0, "%s", said_by(0));
     close(listener);
     leave_room();
@@ -353,7 +354,7 @@ Test(tcp_meet, the_second_door_asks_again, .timeout = 30) {
     cr_expect_eq(exit_of(1), 1);
     cr_expect_eq(exit_of(0), 1);
     cr_expect(strstr(said_by(1), ": rank 0 has another secret than this rank 1: "), "%s", said_by(1));
-    cr_expect(strstr(said_by(0), ": it calls itself rank 1, but has another secret: "), "%s", said_by(0));
+    cr_expect(strstr(said_by(0), ": it calls itself rank 1, but has a different secret: "), "%s", said_by(0));
     leave_room();
 }
 
@@ -390,11 +391,11 @@ Test(tcp_meet, a_call_that_is_dropped_is_made_again, .timeout = 30) {
 Test(tcp_meet, a_short_secret) {
     new_room();
     setenv("PIANOLA_SECRET", "15 characters..", 1);
-    expect_refused(1, 2,
-                   "PIANOLA_SECRET has 15 characters, and needs 16: take what head -c 32 /dev/urandom | base64 prints");
+    expect_refused(
+        1, 2, "PIANOLA_SECRET has 15 characters, but needs 16: use the output of head -c 32 /dev/urandom | base64");
     setenv("PIANOLA_SECRET", "", 1);
     expect_refused(0, 2,
-                   "PIANOLA_SECRET has 0 characters, and needs 16: take what head -c 32 /dev/urandom | base64 prints");
+                   "PIANOLA_SECRET has 0 characters, but needs 16: use the output of head -c 32 /dev/urandom | base64");
     leave_room();
 }
 
@@ -407,7 +408,7 @@ Test(tcp_meet, a_name_that_nobody_knows, .timeout = 5) {
     cr_assert(!tcp_open(&w, &how, why, sizeof why));
     cr_expect_str_eq(why,
                      "MASTER_ADDR nowhere: Name or service not known: set it to an address of rank 0's machine, or "
-                     "to a name of it that all ranks' machines know");
+                     "to a name that all ranks' machines can resolve");
 }
 
 Test(tcp_meet, a_name_that_is_late, .timeout = 30) {

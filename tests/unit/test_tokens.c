@@ -202,7 +202,7 @@ Test(tokens, refusals) {
     refuses("{" PRE MODEL(""), "expected ,");
     refuses("{" MODEL("") "}", "no ByteLevel in pre_tokenizer");
     refuses("{" PRE "\"x\": 1}", "no model");
-    refuses("{" PRE MODEL(", \"type\": \"Unigram\"") "}", "a model of type 'Unigram'; only BPE is read");
+    refuses("{" PRE MODEL(", \"type\": \"Unigram\"") "}", "a model of type 'Unigram'; only BPE can be read");
     refuses("{" PRE MODEL(", \"byte_fallback\": true") "}", "byte_fallback");
     refuses("{" PRE MODEL(", \"dropout\": 0.1") "}", "dropout");
     refuses("{" PRE MODEL(", \"dropout\": null, \"end_of_word_suffix\": \"\"") "}", "accepted");

@@ -47,11 +47,11 @@ Test(verify_model, parts_contribute_what_their_layers_have) {
         while (cut[part] > cut[part + 1])
             cut[part]--; /* moves all layers of the next part to this one */
         const char *why = wrong(made);
-        cr_expect(why && strstr(why, "and `parts` says otherwise"), "boundary %d: %s", part, why);
+        cr_expect(why && strstr(why, "but `parts` says otherwise"), "boundary %d: %s", part, why);
     }
     st->cut = right;
     st->parts--;
-    cr_expect(wrong(made) && strstr(wrong(made), "is said to have"), "%s", wrong(made));
+    cr_expect(wrong(made) && strstr(wrong(made), "`parts` gives "), "%s", wrong(made));
     st->parts++;
     made.p->contributed = NULL;
     cr_expect(wrong(made) && strstr(wrong(made), "`parts` says of 0 parts"), "%s", wrong(made));

@@ -35,8 +35,8 @@ static _Noreturn void die_of_circle(const struct bound *b, const int32_t *left) 
             if (left[n = c->arc[i].class])
                 break;
     }
-    die_at(b->file, b->src, b->class[n].arc_line, 0, "%s comes after itself: leave out what closes the circle",
-           b->class[n].name);
+    die_at(b->file, b->src, b->class[n].arc_line, 0,
+           "%s comes after itself: leave out one of the `after` lines of the cycle", b->class[n].name);
 }
 
 static void find_used(struct bound *b) {

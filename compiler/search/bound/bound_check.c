@@ -93,7 +93,7 @@ static const char *check_work(const struct bound *b, const char **by) {
     *by = format("work of rank %d", (int)of);
     return best >= b->limit
                ? NULL
-               : format("by work, nothing ends before %lld: that of rank %d is the most", (long long)best, (int)of);
+               : format("by work, nothing ends before %lld, the work of rank %d", (long long)best, (int)of);
 }
 
 static const char *check_path(const struct bound *b, const char **by) {
@@ -105,9 +105,9 @@ static const char *check_path(const struct bound *b, const char **by) {
             of = c;
         }
     *by = format("path through %s", of->name);
-    return best >= b->limit ? NULL
-                            : format("by paths, nothing ends before %lld: that through %s is the longest",
-                                     (long long)best, of->name);
+    return best >= b->limit
+               ? NULL
+               : format("by paths, nothing ends before %lld, the path through %s", (long long)best, of->name);
 }
 
 /* Two classes of a rank of which one may take room and the other give it back */
@@ -208,11 +208,11 @@ static const char *check_memory_bound(const struct bound *b, const char **by) {
     }
     *by = format("memory of rank %d", (int)of);
     if (best < 0)
-        return "by memory, nothing is bound: it takes a rank with room, each of whose classes that give is linked, "
-               "through `after` lines, to one that takes as much";
+        return "memory bounds nothing: that needs a rank with room whose every giving class is linked, through `after` "
+               "lines, to a class that takes as much";
     return best >= b->limit
                ? NULL
-               : format("by memory, nothing ends before %lld: that of rank %d binds most", (long long)best, (int)of);
+               : format("by memory, nothing ends before %lld, the bound of rank %d", (long long)best, (int)of);
 }
 
 const char *check_bound(struct bound *b, const char **by) {

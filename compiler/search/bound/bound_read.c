@@ -85,7 +85,7 @@ static void read_bound_head(struct reader *r) {
     memcpy(digits, r->at, n < sizeof digits ? n : 0);
     b->tick = strtod(digits, &end);
     if (!*digits || *end || !isfinite(b->tick) || !(b->tick > 0))
-        bad(r, "expected how long a tick is: a number above 0");
+        bad(r, "expected the length of a tick: a number above 0");
     r->at += n;
     end_line(r);
     b->limit = read_named(r, "limit ", "limit TICKS", 0, MOST_SUM);
@@ -108,7 +108,7 @@ static void read_rooms(struct reader *r) {
     while (next_is(r, "room ")) {
         int64_t k = read_named(r, "room ", "room RANK UNITS", 0, b->ranks - 1);
         if (b->room[k] >= 0)
-            bad(r, "rank %lld has a room already: leave one line for it", (long long)k);
+            bad(r, "rank %lld already has a room: keep one line for it", (long long)k);
         expect(r, " ", "room RANK UNITS");
         b->room[k] = read_count(r, "the units", 0, MOST_SUM);
         b->room_line[k] = r->line;
@@ -163,7 +163,7 @@ static struct bound_arc read_arc(struct reader *r, int *seen) {
     const struct bound_class *from = &b->class[arc.class];
     if (seen[arc.class] == r->line) {
         r->at = start;
-        bad(r, "class %d is named twice: leave the larger lag", (int)arc.class);
+        bad(r, "class %d is named twice: keep the larger lag", (int)arc.class);
     }
     seen[arc.class] = r->line;
     expect(r, "+", "after CLASS: CLASS+LAG CLASS+LAG …");
@@ -180,11 +180,11 @@ static void check_items(const struct reader *r, const struct bound_class *c) {
         const struct bound_class *from = &r->b->class[c->arc[i].class];
         sum += from->items;
         if (!c->pool && from->items != c->items)
-            bad(r, "%s has %d items, and %s before it %d: both need as many", c->name, (int)c->items, from->name,
-                (int)from->items);
+            bad(r, "%s has %d items, but %s before it has %d: both need equally many", c->name, (int)c->items,
+                from->name, (int)from->items);
     }
     if (c->pool && sum != c->items)
-        bad(r, "pool %s has %d items, and the classes before it %lld together: both need as many", c->name,
+        bad(r, "pool %s has %d items, but the classes before it have %lld together: both need equally many", c->name,
             (int)c->items, (long long)sum);
 }
 
@@ -196,7 +196,7 @@ static void read_arcs(struct reader *r) {
         r->at += pool ? 5 : 6;
         struct bound_class *c = &b->class[read_count(r, "a class", 0, b->nclass - 1)];
         if (c->arc_line)
-            bad(r, "class %s has its line already (%d): name all classes in that one", c->name, c->arc_line);
+            bad(r, "class %s already has a line (%d): name all classes in that one", c->name, c->arc_line);
         c->arc_line = r->line;
         c->pool = pool;
         expect(r, ":", "after CLASS: CLASS+LAG CLASS+LAG …");
@@ -263,10 +263,10 @@ static void read_since(struct reader *r) {
         const char *start = r->at;
         if (read_count(r, "a rank", 0, b->ranks - 1) != rank) {
             r->at = start;
-            bad(r, "expected rank %d, which has begun and not ended: all such ranks are named, in order", (int)rank);
+            bad(r, "expected rank %d, which has begun and not ended: name all such ranks, in order", (int)rank);
         }
         expect(r, ":", form);
-        since[i] = read_count(r, "for how long the rank has begun", 1, MOST_SUM);
+        since[i] = read_count(r, "how long ago the rank began", 1, MOST_SUM);
     }
 }
 
@@ -303,7 +303,7 @@ static void read_cover(struct reader *r) {
                    c->name);
     int64_t n = read_named(r, " ", "proof cover N", 1, MOST_STATES);
     if (n > (r->end - r->at) / (2 * (int64_t)b->nclass + 6))
-        bad(r, "%lld states do not fit into what follows: the file was cut short", (long long)n);
+        bad(r, "%lld states are more than the file holds: it was cut off", (long long)n);
     end_line(r);
     v->first_line = r->line;
     v->at = NEW(int64_t, n);
@@ -317,7 +317,7 @@ static void read_cover(struct reader *r) {
 
 static void read_proof(struct reader *r) {
     struct bound *b = r->b;
-    expect(r, "proof ", "proof work | path | memory | cover N, behind all classes, after and pool lines");
+    expect(r, "proof ", "proof work | path | memory | cover N, after all classes, after and pool lines");
     size_t n = strcspn(r->at, " \n");
     for (int p = BOUND_WORK; p <= BOUND_COVER; p++)
         if (strlen(bound_proof_word[p]) == n && strncmp(r->at, bound_proof_word[p], n) == 0) {
@@ -347,9 +347,9 @@ struct bound *read_bound(const char *file, const char *src) {
     read_arcs(&r);
     bound_link(b);
     read_proof(&r);
-    expect(&r, "end", b->proof == BOUND_COVER ? "end, behind as many states as `proof cover N` says" : "end");
+    expect(&r, "end", b->proof == BOUND_COVER ? "end, after as many states as `proof cover N` says" : "end");
     end_line(&r);
     if (*r.at)
-        bad(&r, "expected nothing behind `end`");
+        bad(&r, "expected nothing after `end`");
     return b;
 }

@@ -131,7 +131,7 @@ static const char *find_jobs(struct mapping *m, int32_t c) {
     int s, d;
     int32_t n, rank = -1, as_many = -1;
     if (!read_job_name(m, class->name, &s, &d))
-        return at_line(m, class->line, format("%s is no stage's job of the script", class->name));
+        return at_line(m, class->line, format("%s is not a job of the script", class->name));
     for (int32_t k = 0; k < m->nkinds; k++) {
         int32_t *job = jobs_of(m, s, d, k, &n);
         if (!job)
@@ -145,13 +145,13 @@ static const char *find_jobs(struct mapping *m, int32_t c) {
         rank = rank < 0 ? m->sp->job[*job].rank : rank;
     }
     if (as_many >= 0)
-        return at_line(m, class->line,
-                       format("%s has %d items, and the script %d such jobs that are alike", class->name,
-                              (int)class->items, (int)as_many));
+        return at_line(
+            m, class->line,
+            format("%s has %d items, but the script has %d such jobs", class->name, (int)class->items, (int)as_many));
     return at_line(m, class->line,
-                   rank >= 0 ? format("%s is on rank %d, and these jobs of the script on rank %d", class->name,
+                   rank >= 0 ? format("%s is on rank %d, but the script has these jobs on rank %d", class->name,
                                       (int)class->rank, (int)rank)
-                             : format("the script has no jobs for %s, or another class stands for them", class->name));
+                             : format("the script has no jobs for %s, or another class covers them", class->name));
 }
 
 /* Finds a pool's jobs, in the order of the classes before it, and of their items. */
@@ -160,7 +160,7 @@ static const char *find_pool(struct mapping *m, int32_t c) {
     const struct spec *sp = m->sp;
     int s, d;
     if (!read_job_name(m, class->name, &s, &d))
-        return at_line(m, class->line, format("%s is no stage's job of the script", class->name));
+        return at_line(m, class->line, format("%s is not a job of the script", class->name));
     m->job[c] = NEW(int32_t, class->items);
     for (int32_t i = 0, n = 0; i < class->narc; i++)
         for (int32_t k = 0; k < m->b->class[class->arc[i].class].items; k++) {
@@ -194,11 +194,11 @@ static const char *check_class_jobs(const struct mapping *m, const struct bound_
         char time[32], most[32];
         if (rank != class->rank)
             return at_line(m, class->line,
-                           format("%s is on rank %d, and %s of the script on rank %d", class->name, (int)class->rank,
+                           format("%s is on rank %d, but the script has %s on rank %d", class->name, (int)class->rank,
                                   mapped_name(m, job[i]), (int)rank));
         if (!lasts(m, job_time(m->costs, job[i]), class->time))
             return at_line(m, class->line,
-                           format("%s takes %s, and %s of the script only %s", class->name,
+                           format("%s takes %s, but the script's %s takes only %s", class->name,
                                   number((double)class->time * m->b->tick, time), mapped_name(m, job[i]),
                                   number(job_time(m->costs, job[i]), most)));
     }
@@ -210,7 +210,7 @@ static const char *check_takes(const struct mapping *m, const struct bound_class
     for (int32_t i = 0; i < n; i++) {
         const struct job *f = &m->sp->job[job[i]];
         if (f->d != OP_F)
-            return at_line(m, class->line, format("%s takes room, and only forwards do", class->name));
+            return at_line(m, class->line, format("%s takes room, but only forwards may", class->name));
         int32_t last = last_backward(m->sp, f->s, f->b),
                 giver = last >= 0 && m->sp->job[last].rank == f->rank ? m->class_of[last] : -1;
         if (class->give < class->take && (giver < 0 || m->b->class[giver].give < class->take))
@@ -237,7 +237,7 @@ static const char *check_rooms(const struct mapping *m) {
                            format("rank %d has no cap in the script: room in bytes is not checked against it", (int)k));
         if (b->room[k] / most[k] < cap)
             return at_line(m, b->room_line[k],
-                           format("rank %d has room for %lld activations, and a cap of %d in the script", (int)k,
+                           format("rank %d has room for %lld activations, but its cap in the script is %d", (int)k,
                                   (long long)(b->room[k] / most[k]), cap));
     }
     return NULL;
@@ -293,7 +293,7 @@ static const char *check_lag(struct mapping *m, const struct bound_class *class,
         return NULL;
     time = way(m, from, to);
     if (m->steps > MOST_STEPS)
-        die("%s:%d: finding the chains of dependencies takes too long: name the jobs that a job needs itself",
+        die("%s:%d: finding the chains of dependencies takes too long: name the jobs that a job needs directly",
             m->b->file, class->arc_line);
     if (time >= 0 && lasts(m, time, arc->lag))
         return NULL;
@@ -327,7 +327,7 @@ const char *check_script(const struct bound *b, const struct compile *c) {
     struct mapping m = {.b = b, .c = c, .sp = sp, .costs = c->costs, .graph = c->graph};
     const char *why, *what = what_is_not_one_job(sp);
     if (what)
-        return format("certificates are of jobs that each run alone on one rank, and %s has %s", sp->file, what);
+        return format("certificates cover jobs that each run alone on one rank, but %s has %s", sp->file, what);
     m.job = NEW(int32_t *, b->nclass);
     m.class_of = NEW(int32_t, sp->njobs);
     memset(m.class_of, -1, sizeof *m.class_of * (size_t)sp->njobs);

@@ -68,7 +68,7 @@ int cmd_check_bound(const struct settings *settings) {
         compile_until(&c, GRAPH);
         why = check_script(b, &c);
     } else if (settings->args.nset || settings->args.model || settings->args.cluster || settings->args.recompute)
-        die("`check-bound` takes -D, --model, --cluster and --recompute beside a schedule: add it after %s", path);
+        die("`check-bound` takes -D, --model, --cluster and --recompute only with a schedule: add one after %s", path);
     why = why ? why : check_bound(b, &by);
     if (settings->json)
         print_bound_json(b, c.spec, why);

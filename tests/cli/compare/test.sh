@@ -152,5 +152,5 @@ long=$(printf 'long%.0s' {1..50})
 cp schedules/1f1b.lua "$room/$long.lua"
 expect "a long name is whole" "4 ranks, 8 microbatches $long" "$(rows "$room/$long.lua")"
 expect "one from stdin" "4 ranks, 8 microbatches stdin gpipe" "$(rows - schedules/gpipe.lua <schedules/1f1b.lua)"
-expect "not two" "-  -: stdin was read already; name a file for one of the two" "$(left - schedules/gpipe.lua - <schedules/1f1b.lua)"
+expect "not two" "-  -: stdin can be read only once; name a file for one of the two" "$(left - schedules/gpipe.lua - <schedules/1f1b.lua)"
 finish

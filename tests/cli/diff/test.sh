@@ -90,7 +90,7 @@ cut -f 1-9 $A/timeline.tsv >"$room/old.tsv" # as written before the column had a
 answers 0 "$room/old.tsv" $A/timeline.tsv
 expect "a side without a unit" "A names no unit; its times are taken as units, as B's are" "$(grep 'names no unit' "$room/out")"
 answers 2 "$room/old.tsv" "$room/far.tsv" --fit "$room/none.lua"
-expect "a stage beyond all others" "pianola: error: --fit: $room/far.tsv has a row of stage 2147483647, but 1 operations only" \
+expect "a stage beyond all others" "pianola: error: --fit: $room/far.tsv has a row of stage 2147483647, but only 1 operations" \
     "$(cat "$room/err")"
 
 # A measurement has the prediction's operations, and the table compares the durations of each kind.
@@ -141,7 +141,7 @@ expect "work" "24 25 +1" "$(row work)"
 # Only the memory offsets differ.
 sed 's/^F 0 1 \(.*\) wait(.*/F 0 1 \1/' $A/streams.txt >"$room/rewired.txt"
 answers 1 $A/streams.txt "$room/rewired.txt"
-expect "rewired" 1 "$(grep -c 'not all operands, waits or places in memory' "$room/out")"
+expect "rewired" 1 "$(grep -c 'some operands, waits or addresses differ' "$room/out")"
 
 # Limits.
 answers 0 $S schedules/zb_h1.lua --fail-on makespan:+0,bubble:+0
@@ -167,7 +167,7 @@ trouble() { # WANTED ARGS...
     expect "diff ${*:2}" "pianola: error: $1" "$(head -n 1 "$room/err")"
     expect "diff ${*:2}: stdout, but for an error as JSON" "" "$(case " ${*:2} " in *" --json "*) grep -v '^{"schema": 1, "error": ' ;; *) cat ;; esac <"$room/out")"
 }
-trouble "\`diff\` needs two: A and B, each a script, PyTorch's CSV, a compiled folder, streams.txt or a timeline; see \`pianola help diff\`" $S
+trouble "\`diff\` needs A and B, each a script, PyTorch's CSV, a compiled folder, streams.txt or a timeline; see \`pianola help diff\`" $S
 trouble "$room/none: No such file or directory" $S "$room/none"
 printf '0F0,,0B0\n0F1,0B1' >"$room/twice.csv"
 answers 2 $S "$room/twice.csv"
@@ -176,25 +176,25 @@ expect "a CSV that cannot run" "$room/twice.csv:2: error: row 2, column 1: stage
 trouble "-: expected streams or a timeline; a schedule is read from a file only" $S -
 trouble "-: A and B cannot both be read from stdin" - -
 trouble "$room: neither streams.txt nor timeline.0.tsv is in this folder: it was neither compiled nor measured" $S "$room"
-trouble "--model is for scripts, and neither of the two is one" $A generated/gpipe --model schedules/models/gpt.lua
-trouble "--lanes is for scripts, and neither of the two is one" $A generated/gpipe --lanes peer
-trouble "two things would be written to stdout: name another file for one" $S $S --fit - --json
-trouble "two things would be written to $room/twin: name another file for one" $S $S --fit "$room/twin" --svg "$room/twin"
+trouble "--model is for scripts, and neither side is one" $A generated/gpipe --model schedules/models/gpt.lua
+trouble "--lanes is for scripts, and neither side is one" $A generated/gpipe --lanes peer
+trouble "two outputs would go to stdout: name another file for one" $S $S --fit - --json
+trouble "two outputs would go to $room/twin: name another file for one" $S $S --fit "$room/twin" --svg "$room/twin"
 trouble "--json and --markdown exclude each other" $S $S --json --markdown
-trouble "-D swap=1: no script here has this parameter" $A $S -D swap=1
+trouble "-D swap=1: neither script has this parameter" $A $S -D swap=1
 trouble "--fail-on speed: expected makespan, bubble, peak_bytes, bytes_sent or operations" $S $S --fail-on speed:+1
-trouble "--fail-on makespan:2: expected what B may have more than A, as in makespan:+2% or makespan:+0" \
+trouble "--fail-on makespan:2: expected by how much B may exceed A, as in makespan:+2% or makespan:+0" \
     $S $S --fail-on makespan:2
-trouble "--fail-on makespan: one of the two has no such figure: streams have no times, timelines no memory" \
+trouble "--fail-on makespan: one side has no such figure: streams have no times, timelines no memory" \
     $S $A/streams.txt --fail-on makespan:+0
-trouble "the times of $A are in F, those of $S in FLOP; a cluster's \`flops\` makes them seconds" \
+trouble "the times of $A are in F, but $S has FLOP; a cluster's \`flops\` converts FLOP to seconds" \
     $A $S --model schedules/models/gpt.lua
 sed 's/F$/s/' $A/timeline.tsv >"$room/seconds.tsv"
-trouble "the times of $A/timeline.tsv are in F, those of $room/seconds.tsv in s; a cluster's \`flops\` makes them seconds" \
+trouble "the times of $A/timeline.tsv are in F, but $room/seconds.tsv has s; a cluster's \`flops\` converts FLOP to seconds" \
     $A/timeline.tsv "$room/seconds.tsv"
 cp -R $A "$room/torn"
 sed -i '5s/F\t0\t3/F\t0\t9/' "$room/torn/timeline.tsv"
-trouble "$room/torn/timeline.tsv:5: this row is no instruction of the program, which has 0F3 on rank 0 there; compile both again" \
+trouble "$room/torn/timeline.tsv:5: this row is not an instruction of the program, which has 0F3 on rank 0 there; compile both again" \
     "$room/torn" $A
 
 # git: a hunk of streams.txt names its rank and lane, and a moved operation is one - and one +. As git's external diff,
@@ -215,7 +215,7 @@ expect "git's external diff" 0 $?
 expect "git's external diff names the file" "diff --pianola a/1f1b/streams.txt b/1f1b/streams.txt" "$(head -n 1 "$room/out")"
 expect "git's external diff says what changed" "~ rank 2 compute 2F5" "$(grep -m 1 '^~' "$room/out" | tr -s ' ' | cut -d' ' -f1-5)"
 for option in --json --markdown "--fail-on makespan:+0" "--fit x" "--svg x" "--html x"; do
-    expect "--git $option" "pianola: error: --git prints the text, for git: it goes with none of --json, --markdown, --fail-on, --fit, --svg, --html" \
+    expect "--git $option" "pianola: error: --git prints text for git: it cannot be combined with --json, --markdown, --fail-on, --fit, --svg, --html" \
         "$("$PIANOLA" diff --git a "$root/$A/streams.txt" b c 1f1b/streams.txt d e $option 2>&1 >/dev/null)"
 done
 expect "--git -D" "pianola: error: --git: -D is for scripts, which git compares as text" \

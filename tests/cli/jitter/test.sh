@@ -84,9 +84,9 @@ trouble "--jitter 10: expected at least 0% and at most 100%, such as 10%" compar
 trouble "--jitter 101%: expected at least 0% and at most 100%, such as 10%" show $S --jitter 101%
 trouble "--jitter nan%: expected at least 0% and at most 100%, such as 10%" show $S --jitter nan%
 trouble "--runs 0: expected a whole number of at least 1" show $S --jitter 1% --runs 0
-trouble "--jitter: --format tsv has no figures; those that have are grid, json or html" show $S --jitter 1% --format tsv
-trouble "--jitter and --measured exclude each other: what was measured has its own noise" show $S --jitter 1% --measured run.tsv
-trouble "--sort p95: of runs with noise; give --jitter, too" compare $S --sort p95
-trouble "--train and --jitter exclude each other: the table of losses is another one" compare $S --train --jitter 1%
+trouble "--jitter: --format tsv has no figures; formats with figures are grid, json or html" show $S --jitter 1% --format tsv
+trouble "--jitter and --measured exclude each other: a measurement has its own noise" show $S --jitter 1% --measured run.tsv
+trouble "--sort p95: this column exists only with --jitter" compare $S --sort p95
+trouble "--train and --jitter exclude each other: --train prints a table of losses instead" compare $S --train --jitter 1%
 trouble "\`check\` takes no --jitter; see \`pianola help check\`" check $S --jitter 1%
 finish

@@ -47,8 +47,8 @@ says "pianola: error: --steps 1000000000: too many to draw; at most 24242" show 
 says "pianola: error: --steps 7: a step of pipedream runs its period 4 times" show schedules/pipedream.lua --steps 7
 says "pianola: error: schedules/pipedream.lua: PyTorch's CSV is for schedules with one update at the end of a step, but here updates are jobs: update = \"flush\" makes it one" \
     show schedules/pipedream.lua --format torch-csv
-says "pianola: error: --steps: --format tsv is of one step; those of several are grid, svg, html, chrome or pftrace" show $S --steps 2 --format tsv
-says "pianola: error: --steps and --measured exclude each other: a trace has all the steps that were measured" show $S --steps 2 --measured run.tsv
+says "pianola: error: --steps: --format tsv shows a single step; formats of several steps are grid, svg, html, chrome or pftrace" show $S --steps 2 --format tsv
+says "pianola: error: --steps and --measured exclude each other: a trace has all measured steps" show $S --steps 2 --measured run.tsv
 says "pianola: error: \`check\` takes no --steps; see \`pianola help check\`" check $S --steps 3
 says "pianola: error: \`show\` takes one file, but got 'b.lua' too" show $S b.lua
 says "pianola: error: --model needs a value; see \`pianola help show\`" show $S --model
@@ -56,58 +56,58 @@ says "pianola: error: \`import\` needs a file, e.g. schedule.csv; see \`pianola 
 says "pianola: error: \`import\` takes no --json; see \`pianola help import\`" import --json x.csv
 says "pianola: error: $room/none/out: No such file or directory" show $S --format pftrace -o "$room/none/out"
 says "pianola: error: \`compile\` needs -o DIR" compile $S
-says "pianola: error: -o -: many files are written, which go into a folder; for one named -, say ./-" compile $S -o -
-says "pianola: error: -o -: many files are written, which go into a folder; for one named -, say ./-" show $S --format hta -o -
+says "pianola: error: -o -: several files are written into a folder; for a folder named -, write ./-" compile $S -o -
+says "pianola: error: -o -: several files are written into a folder; for a folder named -, write ./-" show $S --format hta -o -
 says "pianola: error: --json and --format svg exclude each other" show $S --json --format svg
 says "pianola: error: --to 0: expected a time after 0" show $S --to 0
 says "pianola: error: --from -1: expected a time of at least 0" show $S --from -1
 says "pianola: error: --with : expected lanes, memory, path or sends" show $S --with path,
 says "pianola: error: --with needs a value, but got an empty one; see \`pianola help show\`" show $S --with ""
 says "pianola: error: --output needs a value, but got an empty one; see \`pianola help compile\`" compile $S -o ""
-says "pianola: error: --timeline -: the report goes to stdout; name a file" \
+says "pianola: error: --timeline -: stdout has the report; name a file" \
     run $S --model schedules/models/integers.lua --timeline -
 # Refuses to overwrite an input, under any name.
 cp $S "$room/mine.lua"
 cp $S "$room/mine.csv"
-says "pianola: error: $room/./mine.lua: this file is read; name another to write to" show "$room/mine.lua" --format svg -o "$room/./mine.lua"
-says "pianola: error: $room/mine.lua: this file is read; name another to write to" show $S --measured "$room/mine.lua" -o "$room/mine.lua"
-says "pianola: error: $room/mine.csv: this file is read; name another to write to" import "$room/mine.csv" -o "$room/mine.csv"
-says "pianola: error: $room/mine.lua: this file is read; name another to write to" diff $S "$room/mine.lua" --html "$room/mine.lua"
-says "pianola: error: $room/mine.lua: this file is read; name another to write to" \
+says "pianola: error: $room/./mine.lua: this file is an input; name another one to write to" show "$room/mine.lua" --format svg -o "$room/./mine.lua"
+says "pianola: error: $room/mine.lua: this file is an input; name another one to write to" show $S --measured "$room/mine.lua" -o "$room/mine.lua"
+says "pianola: error: $room/mine.csv: this file is an input; name another one to write to" import "$room/mine.csv" -o "$room/mine.csv"
+says "pianola: error: $room/mine.lua: this file is an input; name another one to write to" diff $S "$room/mine.lua" --html "$room/mine.lua"
+says "pianola: error: $room/mine.lua: this file is an input; name another one to write to" \
     run $S --model schedules/models/integers.lua --data "$room/mine.lua" --timeline "$room/mine.lua"
 cp schedules/models/integers.lua "$room/model.lua"
 cp schedules/clusters/latency.lua "$room/cluster.lua"
 ln -s model.lua "$room/link.lua"
-says "pianola: error: $room/link.lua: this file is read; name another to write to" show $S --model "$room/model.lua" --format svg -o "$room/link.lua"
-says "pianola: error: $room/cluster.lua: this file is read; name another to write to" show $S --cluster "$room/cluster.lua" -o "$room/cluster.lua"
-says "pianola: error: $room/cluster.lua: this file is read; name another to write to" \
+says "pianola: error: $room/link.lua: this file is an input; name another one to write to" show $S --model "$room/model.lua" --format svg -o "$room/link.lua"
+says "pianola: error: $room/cluster.lua: this file is an input; name another one to write to" show $S --cluster "$room/cluster.lua" -o "$room/cluster.lua"
+says "pianola: error: $room/cluster.lua: this file is an input; name another one to write to" \
     diff $S schedules/gpipe.lua --cluster "$room/cluster.lua" --fit "$room/cluster.lua"
-says "pianola: error: $room/model.lua: this file is read; name another to write to" run $S --model "$room/model.lua" --timeline "$room/model.lua"
+says "pianola: error: $room/model.lua: this file is an input; name another one to write to" run $S --model "$room/model.lua" --timeline "$room/model.lua"
 expect "nothing written over" "" "$(cmp $S "$room/mine.lua" 2>&1; cmp $S "$room/mine.csv" 2>&1
     cmp schedules/models/integers.lua "$room/model.lua" 2>&1; cmp schedules/clusters/latency.lua "$room/cluster.lua" 2>&1)"
-says "pianola: error: two things would be written to $room/./new.svg: name another file for one" diff $S $S --svg "$room/new.svg" --html "$room/./new.svg"
+says "pianola: error: two outputs would go to $room/./new.svg: name another file for one" diff $S $S --svg "$room/new.svg" --html "$room/./new.svg"
 # Checks outputs before the work: a script that runs for long is not even read.
 says "pianola: error: $room: Is a directory" show "$room/none.lua" --format svg -o "$room"
 says "pianola: error: $room/none/out: No such file or directory" show "$room/none.lua" --format svg -o "$room/none/out"
-says "pianola: error: $room/mine.lua: this is no folder, and many files are written: -o takes a folder, there or not yet" \
+says "pianola: error: $room/mine.lua: this is not a folder, but several files are written: -o takes a folder, existing or new" \
     show "$room/none.lua" --format hta -o "$room/mine.lua"
 # Reads stdin only once.
-twice="pianola: error: -: stdin was read already; name a file for one of the two"
+twice="pianola: error: -: stdin can be read only once; name a file for one of the two"
 expect "stdin twice" "$twice" "$("$PIANOLA" show - --model - <$S 2>&1)"
 expect "stdin twice" "$twice" "$("$PIANOLA" check - --cluster - <$S 2>&1)"
 expect "a schedule from a pipe, to diff" "expected streams or a timeline; a schedule is read from a file only" \
     "$("$PIANOLA" diff <(cat $S) $S 2>&1 | sed 's/.*[0-9]: //')"
-says "pianola: error: \`show\` was given an empty name instead of a file's" show ""
+says "pianola: error: \`show\` was given an empty file name" show ""
 # No schedule is named.
 : >"$room/empty.lua"
 says "$room/empty.lua:1: error: the script returned nil, not a schedule; end it with: return schedule { ... }" check "$room/empty.lua"
 printf '\177ELF\0\1\2' >"$room/binary"
 says "$room/binary:1: error: unexpected symbol near '<\\127>'" check "$room/binary"
-says "pianola: error: $room/binary: byte 4 is zero: this is no text" verify "$room/binary"
+says "pianola: error: $room/binary: byte 4 is zero: this is not text" verify "$room/binary"
 says "pianola: error: schedules: Is a directory" check schedules
 A=generated/1f1b
-says "pianola: error: $A/streams.txt: this is a program, no script; \`pianola verify\` and \`pianola diff\` take it" show $A/streams.txt
-says "pianola: error: $A/timeline.tsv: this is a timeline, no script; \`pianola diff\` takes it, and \`pianola show SCHEDULE.lua --measured\` one that was measured" \
+says "pianola: error: $A/streams.txt: this is a program, not a script; \`pianola verify\` and \`pianola diff\` read it" show $A/streams.txt
+says "pianola: error: $A/timeline.tsv: this is a timeline, not a script; \`pianola diff\` reads it, and \`pianola show SCHEDULE.lua --measured\` reads one that was measured" \
     check $A/timeline.tsv
 says "pianola: error: $S/out: Not a directory" compile $S -o $S/out
 says "pianola: error: \`run\` trains a model: give one with --model, e.g. --model schedules/models/gpt.lua" run $S
@@ -165,7 +165,7 @@ expect "a name as long as names can be" "" "$(cmp "$room/files/grid" "$room/file
 expect "a full disk leaves what was there" "" "$(cmp "$room/files/real" "$room/files/grid" 2>&1)"
 expect "no temporary file stays" "grid link real $long" "$(ls -A "$room/files" | paste -sd' ')"
 "$PIANOLA" show $S --format hta -o "$room/hta/"
-says "pianola: error: $room/hta/rank2.json: of a trace with more ranks; together they would be read as one: remove it, or name another folder" \
+says "pianola: error: $room/hta/rank2.json: belongs to a trace with more ranks; the two would be read as one: remove it, or name another folder" \
     show $S -D workers=2 --format hta -o "$room/hta"
 cp -r "$room/hta" "$room/hta before"
 (trap '' XFSZ && ulimit -f 7 && "$PIANOLA" show $S -D batches=9 --format hta -o "$room/hta" 2>/dev/null) # the first file fits

@@ -67,7 +67,7 @@ check_timeline "resumed" "$room/program" "5 6 7 8" 1 "$measured"/*.tsv
 rm -r "$measured"
 tcp lpp 4 --steps 8 --checkpoint "$saved" --resume --timeline "$measured"
 ended 60
-expect "nothing left to train" "0 0 0 0 yes " "$codes $(says '^pianola: no step was left to train: no timeline is written$') $(ls "$measured")"
+expect "nothing left to train" "0 0 0 0 yes " "$codes $(says '^pianola: no step was left to train: wrote no timeline$') $(ls "$measured")"
 
 # A signal ends the training: the timeline has the last ten steps before it.
 tcp lpp 4 --steps 1000000 --timeline "$measured"
@@ -86,7 +86,7 @@ touch "$room/file"
 tcp lpp 4 --steps 1000000 --timeline "$room/file"
 ended 20
 expect "no folder" "2 2 2 2 pianola: error: $room/file: is no folder" "$codes $(said error:)"
-expect "on some ranks only" "rank 2 has --timeline 0, rank 0 1; give all ranks the same flags" \
+expect "on some ranks only" "rank 2 has --timeline 0, but rank 0 has 1; give all ranks the same flags" \
     "$(timeout 60 mpirun --oversubscribe --app <(sed "s|\$| --flight $room --steps 5|;1,2s|\$| --timeline $measured|" "$room/lpp/app.mpi") 2>&1 | sed -n 's/^pianola: error: //p' | head -n 1)"
 tcp lpp 4 --steps 1000000 --timeline "$measured"
 begun

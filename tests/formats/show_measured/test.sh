@@ -106,21 +106,21 @@ refused() { # MESSAGE ARGS...
     expect "show ${*:2}" "pianola: error: $1" "$(head -n 1 <<<"$got")"
     expect "show ${*:2}: stdout" "" "$(cat "$room/out")"
 }
-as="give -D, --model, --cluster and --lanes as it was measured with"
+as="give the -D, --model, --cluster and --lanes that it was measured with"
 M=$room/m.tsv
 refused "$M: 164 rows, but the program has 10 instructions; $as: --model is missing, and every run has one" schedules/1f1b.lua -D batches=1 -D workers=2 --measured "$M"
-refused "$M, rank 0's B in lane compute: this row is no instruction of the program, which has 0F4 on rank 0 there; $as: --model is missing, and every run has one" \
+refused "$M, rank 0's B in lane compute: this row is not an instruction of the program, which has 0F4 on rank 0 there; $as: --model is missing, and every run has one" \
     schedules/gpipe.lua --measured "$M"
-refused "$M, rank 0's SEND_F in lane send 1: this row is no instruction of the program, which has SEND_F 0 0 to 1 of 65536 bytes on rank 0 there; $as: --cluster is missing, whose times decide the order of the jobs" \
+refused "$M, rank 0's SEND_F in lane send 1: this row is not an instruction of the program, which has SEND_F 0 0 to 1 of 65536 bytes on rank 0 there; $as: --cluster is missing, whose times decide the order of the jobs" \
     schedules/1f1b.lua --model schedules/models/gpt.lua --measured "$M"
-refused "$M, rank 0's SEND_F in lane send 1: this row is no instruction of the program, which has SEND_F 0 0 to 1 of 65536 bytes on rank 0 there; $as" \
+refused "$M, rank 0's SEND_F in lane send 1: this row is not an instruction of the program, which has SEND_F 0 0 to 1 of 65536 bytes on rank 0 there; $as" \
     schedules/1f1b.lua --model schedules/models/gpt.lua --cluster schedules/clusters/nodes.lua --measured "$M"
 A=generated/1f1b/timeline.tsv
-refused "$A: it has no column step, so it was not measured; \`pianola run --timeline FILE\` writes what was" \
+refused "$A: it has no column step, so it was not measured; \`pianola run --timeline FILE\` writes a measured timeline" \
     schedules/1f1b.lua --measured $A
 refused "$room/none: No such file or directory" schedules/1f1b.lua --measured "$room/none"
 refused "--measured: --format streams has no times" schedules/1f1b.lua --measured "$M" --format streams
 refused "--measured: --format torch-csv has no times" schedules/1f1b.lua --measured "$M" --format torch-csv
 refused "--format hta writes a file for each rank: give their folder with -o DIR" schedules/1f1b.lua --format hta
-refused "$M: this is no folder, and many files are written: -o takes a folder, there or not yet" schedules/1f1b.lua --format hta -o "$M"
+refused "$M: this is not a folder, but several files are written: -o takes a folder, existing or new" schedules/1f1b.lua --format hta -o "$M"
 finish

@@ -176,9 +176,9 @@ kept=$room/algorithms
     # Errors in a file.
     trouble() { "$PIANOLA" run $timed --algorithms "$1" 2>&1 >/dev/null | grep error; }
     sed '4s/.$/x/' "$kept" >"$room/corrupt"
-    expect "a corrupt line" "pianola: error: $room/corrupt:4: the algorithm is not 128 hexadecimal digits; mend or remove the file, and they are timed anew" "$(trouble "$room/corrupt")"
+    expect "a corrupt line" "pianola: error: $room/corrupt:4: the algorithm is not 128 hexadecimal digits; fix the file, or remove it to time all algorithms again" "$(trouble "$room/corrupt")"
     head -c -9 "$kept" >"$room/cut"
-    expect "a line cut off" "pianola: error: $room/cut:$(wc -l <"$kept"): the line is cut off; mend or remove the file, and they are timed anew" "$(trouble "$room/cut")"
+    expect "a line cut off" "pianola: error: $room/cut:$(wc -l <"$kept"): the line is cut off; fix the file, or remove it to time all algorithms again" "$(trouble "$room/cut")"
     sed "3s/[0-9a-f]*$/$(sed -n 4p "$kept" | cut -f 4)/" "$kept" >"$room/others"
     expect "an algorithm of another product" "pianola: $room/others:3: cuBLASLt refuses this algorithm: CUBLAS_STATUS_INVALID_VALUE; the heuristic's first is used instead. Remove such lines to time their products anew, or run without --algorithms" \
         "$("$PIANOLA" run $timed --algorithms "$room/others" 2>&1 >/dev/null | grep cuBLASLt)"
@@ -186,7 +186,7 @@ kept=$room/algorithms
     expect "no memory to time in" yes "$(STANDIN_MEMORY=20000000 trouble "$room/new" | grep -q ': there is no device memory to time products$' && echo yes)"
 }
 unset STANDIN_SLOW
-expect "algorithms on the host" "pianola: error: --algorithms is about GPUs: train with --device cuda" \
+expect "algorithms on the host" "pianola: error: --algorithms needs a GPU: train with --device cuda" \
     "$("$PIANOLA" run schedules/serial.lua --model schedules/models/integers.lua --algorithms "$room/new" 2>&1)"
 
 expect "no such device" "pianola: error: --device gpu: expected host or cuda" \

@@ -105,7 +105,7 @@ expect "its gradients are more than a piece" 1 $((4 * (12 * 2100 + 2101 * 4000 +
 compiled pieces ddp "${wide[@]}"
 expect "a reduction in two pieces" "$(in_process schedules/ddp.lua "${wide[@]}" --steps 1 --device cuda)" \
     "$(over_mpi pieces 3 --steps 1 --reduce ordered)"
-# Each collective against its definition, including those of no schedule, with a scratch so small that sums go in
+# Each collective against its definition, including some that no schedule uses, with a scratch so small that sums go in
 # pieces.
 for source in comm/comm_nccl process/comm_loopback; do
     sed 's/SCRATCH = REDUCE_PIECE/SCRATCH = 4096/' runtime/$source.cu >"$room/$(basename $source).cpp"
@@ -140,7 +140,7 @@ memory='^pianola: device memory of a rank, at most: planned ([0-9]+) bytes, take
 expect "one allocation, of what is planned" yes "$(says "$memory")"
 # At the end: all of that, plus the graph.
 taken() { sed -nE 's/.* taken ([0-9]+); NCCL.s connections ([0-9]+), and ([0-9]+) more .*/\1 + \2 + \3/p' "$room/err0"; }
-at_end() { sed -nE 's/^memory +([0-9]+) bytes of device memory at the end, on the rank that takes most$/\1/p' "$room/out0"; }
+at_end() { sed -nE 's/^memory +([0-9]+) bytes of device memory at the end, on the rank that uses most$/\1/p' "$room/out0"; }
 expect "memory at the end" "$(($(taken)))" "$(at_end)"
 STANDIN_GRAPH_BYTES=4096 tcp 1f1b 4 --steps 4
 ended 60
@@ -233,10 +233,10 @@ expect "algorithms from the file: ranks" "$chosen" "$(STANDIN_FASTEST=2 over_mpi
 expect "algorithms from the file: put" "$chosen" "$(STANDIN_FASTEST=2 over_mpi gpt-1f1b 3 "${kept[@]}" --messages put)"
 expect "algorithms from the file: loopback" "$chosen" "$(in_process schedules/1f1b.lua "${gpt[@]}" "${kept[@]}" --device cuda)"
 sed -i '$s/.$/x/' "$room/algorithms" && n=$(wc -l <"$room/algorithms")
-expect "a corrupt line ends all ranks" "pianola: error: $room/algorithms:$n: the algorithm is not 128 hexadecimal digits; mend or remove the file, and they are timed anew" \
+expect "a corrupt line ends all ranks" "pianola: error: $room/algorithms:$n: the algorithm is not 128 hexadecimal digits; fix the file, or remove it to time all algorithms again" \
     "$(over_mpi gpt-1f1b 3 "${kept[@]}")"
 app=$(sed "s| *$| --algorithms $room/algorithms.first|; 2s/ --algorithms.*//" "$room/gpt-1f1b/app.gpu")
-expect "algorithms on some ranks only" "rank 1 has --algorithms 0, rank 0 1; give all ranks the same flags" \
+expect "algorithms on some ranks only" "rank 1 has --algorithms 0, but rank 0 has 1; give all ranks the same flags" \
     "$(timeout 60 mpirun --oversubscribe --app <(echo "$app") 2>&1 | sed -n 's/^pianola: error: //p' | head -n 1)"
 
 # bf16, with a table shared by embedding and unembedding: checkpoints hold masters, and weights are rounded from them.
@@ -418,13 +418,13 @@ done
 unset STANDIN_FAULT STANDIN_FAULT_AT
 
 app=$(sed '1s/\.gpu$//' "$room/1f1b/app.gpu") # rank 0 on a CPU
-expect "CPUs and GPUs together" "rank 1 is built for a GPU, rank 0 for a CPU" \
+expect "CPUs and GPUs together" "rank 1 is built for a GPU, but rank 0 for a CPU" \
     "$(timeout 60 mpirun --oversubscribe --app <(echo "$app") 2>&1 | sed -n 's/^pianola: error: //p' | head -n 1)"
 app=$(sed '2s/$/ --no-graph/' "$room/1f1b/app.gpu")
-expect "a graph on some ranks only" "rank 1 has --no-graph 1, rank 0 0; give all ranks the same flags" \
+expect "a graph on some ranks only" "rank 1 has --no-graph 1, but rank 0 has 0; give all ranks the same flags" \
     "$(timeout 60 mpirun --oversubscribe --app <(echo "$app") 2>&1 | sed -n 's/^pianola: error: //p' | head -n 1)"
 app=$(sed '2s/$/ --reduce ordered/' "$room/1f1b/app.gpu")
-expect "sums in order on some ranks only" "rank 1 has --reduce ordered, rank 0 nccl; give all ranks the same flags" \
+expect "sums in order on some ranks only" "rank 1 has --reduce ordered, but rank 0 has nccl; give all ranks the same flags" \
     "$(timeout 60 mpirun --oversubscribe --app <(echo "$app") 2>&1 | sed -n 's/^pianola: error: //p' | head -n 1)"
 expect "no such sums" "pianola: rank 0 of serial: error: --reduce rank: expected nccl or ordered" \
     "$(compiled serial serial "${integers[@]}" && "$room/serial/rank0.gpu" --reduce rank 2>&1)"

@@ -48,9 +48,9 @@ done
 # The file is valid Lua, though it never runs.
 cp $meta "$room/meta.lua"
 expect "it is Lua: it fails only where it runs" "'params' is built in" "$("$PIANOLA" check "$room/meta.lua" 2>&1 | grep -o "'params' is built in")"
-expect "as a schedule" "2 pianola: error: $meta describes to editors what scripts can use; it is no script itself" \
+expect "as a schedule" "2 pianola: error: $meta tells editors what scripts can use; it is not a script" \
     "$(got=$("$PIANOLA" check $meta 2>&1) || echo "$? $got")"
 expect "it is not listed" "" "$("$PIANOLA" show --list | grep '\.d\.lua')"
-expect "compare says so among what a shell's * gives" "  pianola.d  $meta describes to editors what scripts can use; it is no script itself" \
+expect "compare says so among what a shell's * gives" "  pianola.d  $meta tells editors what scripts can use; it is not a script" \
     "$("$PIANOLA" compare schedules/1f1b.lua $meta schedules/gpipe.lua 2>&1 | grep pianola.d)"
 finish

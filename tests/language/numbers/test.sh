@@ -66,7 +66,7 @@ expect "priorities beyond 53 bits" "012 210" "$(order 0) $(order 1)"
 
 # Seconds and FLOP are not added.
 gpt="schedules/1f1b.lua --model schedules/models/gpt.lua --cluster schedules/clusters/latency.lua"
-expect "a model on links that take seconds" "schedules/clusters/latency.lua:8: error: 'link' returns seconds, but what the model's jobs take is in FLOP, and no sum of both means anything; add flops, the FLOP per second of a rank: flops = 1e14" \
+expect "a model on links that take seconds" "schedules/clusters/latency.lua:8: error: 'link' returns seconds, but the costs of the model's jobs are in FLOP, and the two cannot be added; add flops, the FLOP per second of a rank: flops = 1e14" \
     "$("$PIANOLA" check $gpt -D latency=1e-5 2>&1 | head -n 1)"
 expect "with flops all is seconds" s "$(figure unit $gpt -D latency=1e-5 -D flops=1e12)"
 expect "with free links all is FLOP" FLOP "$(figure unit $gpt)"

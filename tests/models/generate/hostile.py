@@ -118,16 +118,16 @@ def said_of(what, pairs, wanted):
 EPS = b"llama.attention.layer_norm_rms_epsilon"
 without_eps = [p for p in pairs if p[0] != EPS]
 said_of("half a rope", pairs + [(b"llama.rope.dimension_count", *number("I", 8))],
-        "its rope turns 8 of the 16 columns of a head, and llama.lua's all")
+        "its rope rotates 8 of the 16 columns of a head, but llama.lua's rotates all")
 said_of("a factor without a type", pairs + [(b"llama.rope.scaling.factor", *number("f", 4))], "-D rope_factor=4")
 said_of("an old factor", pairs + [(b"llama.rope.scale_linear", *number("f", 8))], "-D rope_factor=8")
 said_of("a list of heads", pairs + [(b"llama.attention.key_length", 9, struct.pack("<IQ", 4, 1) + bytes(4))],
         "llama.attention.key_length is no number")
-said_of("no layers", [p for p in pairs if p[0] != b"llama.block_count"], "says no layers of its model")
+said_of("no layers", [p for p in pairs if p[0] != b"llama.block_count"], "does not give its model's layers")
 said_of("half a layer", pairs[:2] + [(b"llama.block_count", *number("f", 0.5))] + pairs[2:],
         "says 0.5 for the layers of its model; expected a whole number from 1 to 2147483647")
 for more in [], [(EPS, *number("f", 0))], [(EPS, *number("d", 1e-60))]:
-    said_of("no eps", without_eps + more, "does not say what its norms add to a variance, a number above 0")
+    said_of("no eps", without_eps + more, "does not give the number above 0 that its norms add to a variance")
 open(f"{room}/tokenizer.json", "w").write("another model's")
 write(pairs)
 judge("its own tokenizer", f"{room}/a.gguf")
@@ -156,13 +156,13 @@ whole = json.dumps(config)
 for end in range(0, len(whole), 11):
     judge_config(f"cut off at byte {end}", whole[:end])
 for more, message in (
-    ('"hidden_act": "gelu"', 'its hidden_act is other than "silu", which models/llama.lua cannot say'),
-    ('"use_sliding_window": true', "its use_sliding_window is other than false, which models/llama.lua cannot say"),
-    ('"partial_rotary_factor": 0.5', "its rope turns 8 of the 16 columns of a head"),
-    ('"model_type": "gpt2", "activation_function": "relu"', 'its activation_function is other than "gelu_new"'),
-    ('"model_type": "gpt2", "scale_attn_weights": false', "its scale_attn_weights is other than true"),
+    ('"hidden_act": "gelu"', 'its hidden_act is not "silu", which models/llama.lua cannot say'),
+    ('"use_sliding_window": true', "its use_sliding_window is not false, which models/llama.lua cannot say"),
+    ('"partial_rotary_factor": 0.5', "its rope rotates 8 of the 16 columns of a head"),
+    ('"model_type": "gpt2", "activation_function": "relu"', 'its activation_function is not "gelu_new"'),
+    ('"model_type": "gpt2", "scale_attn_weights": false', "its scale_attn_weights is not true"),
     ('"model_type": "gpt2", "n_positions": 9, "n_inner": 256, "layer_norm_epsilon": 0',
-     "does not say what its norms add to a variance, a number above 0"),
+     "does not give the number above 0 that its norms add to a variance"),
 ):
     judge_config(more, f"{whole[:-1]}, {more}}}")
     said(more, message, f"{room}/F32.safetensors")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks pianola generate. With cached keys and values, its tokens equal those of numpy, which recomputes everything for
+# Checks pianola generate. With cached keys and values, its tokens equal numpy's, which recomputes everything for
 # each token (greedy.py). Sampled tokens follow their probabilities, and errors are reported.
 cd "$(dirname "$0")/../../.." || exit 2
 . tests/support/lib.sh
@@ -100,7 +100,7 @@ expect "no tokenizer" "$room/alone2/tokenizer.json: No such file or directory" \
 # A rope has no last position, but the model's context has.
 sed -i 's/"max_position_embeddings": 2048/"max_position_embeddings": 30/' "$room/older/config.json"
 learned() { "$PIANOLA" generate --weights "$room/older/F32.safetensors" --prompt 'Ten bytes.' --tokens "$1" 2>&1 >"$room/out" | sed -n 's/^pianola: warning: //p'; }
-expect "positions that it has not learned" "$room/older/config.json says that its model has learned 30 positions, and these are 31" "$(learned 21)"
+expect "positions that it has not learned" "$room/older/config.json says that its model has learned 30 positions, but this run uses 31" "$(learned 21)"
 expect "that it has" "" "$(learned 20)"
 
 # Without --model, `run` also uses the model of the weights' file.
@@ -111,29 +111,29 @@ expect "run" "$(sed -n 's/^F32.gguf //p' "$room/losses" | cut -c1-6)" "$("$PIANO
 
 says() { expect "$1" "$2" "$(generate "${@:3}")"; }
 g=(--weights "$room/F32.gguf")
-says "no weights" '`generate` needs --weights FILE, of a model: GGUF or safetensors' --prompt x
-says "no prompt" '`generate` needs --prompt TEXT, to go on from' "${g[@]}"
+says "no weights" "\`generate\` needs --weights FILE, a model's GGUF or safetensors file" --prompt x
+says "no prompt" '`generate` needs --prompt TEXT, the text to continue' "${g[@]}"
 says "a file" "\`generate\` takes no file, but got 'x'; name the model's weights with --weights" x "${g[@]}"
 says "no such file" "$room/none: No such file or directory" --weights "$room/none" --prompt x
-says "no model" "$room/alone/F32.safetensors: no config.json lies beside it, which would say its model; give that with --model" \
+says "no model" "$room/alone/F32.safetensors: no config.json beside it describes its model; name the model with --model" \
     --weights "$(mkdir "$room/alone" && cp "$room/F32.safetensors" "$room/alone/" && echo "$room/alone/F32.safetensors")" --prompt x
 says "temperature" "--temperature -1: expected a number from 0 to 100" "${g[@]}" --prompt x --temperature -1
-says "chat" "--chat: the tokenizer has no <|im_start|> and <|im_end|>: its model knows no ChatML" "${g[@]}" --prompt x --chat
+says "chat" "--chat: the tokenizer has no <|im_start|> and <|im_end|>, so its model does not know ChatML" "${g[@]}" --prompt x --chat
 says "no text model" "schedules/models/integers.lua: the model does not predict tokens" "${g[@]}" --prompt x --model schedules/models/integers.lua
 sed 's/"model_type": "llama"/"model_type": "mamba"/' "$room/config.json" >"$room/alone/config.json"
 /usr/bin/python3 -c "d = bytearray(open('$room/F32.gguf', 'rb').read())
 d[-4:] = bytes([0, 0, 192, 127])
 open('$room/nan.gguf', 'wb').write(d)"
 for temperature in 0 1; do
-    says "a weight that is no number" "$room/nan.gguf: the model computes nan for a token: its weights are damaged, or those of another model" \
+    says "a weight that is no number" "$room/nan.gguf: the model computes nan for a token: its weights are damaged, or belong to another model" \
         --weights "$room/nan.gguf" --prompt x --temperature $temperature
 done
 expect "too many tokens" "no memory for the keys and values of 2147483647 tokens; give fewer --tokens" \
     "$(ulimit -v 16000000; generate "${g[@]}" --prompt x --tokens 9223372036854775807)"
-says "no position left" "the prompt has 48 tokens, and the model 48 positions" "${g2[@]}" --prompt "$(head -c 48 README.md)"
+says "no position left" "the prompt has 48 tokens, but the model has only 48 positions" "${g2[@]}" --prompt "$(head -c 48 README.md)"
 timeout 20 "$PIANOLA" generate "${g[@]}" --prompt x --tokens 1000000 >/dev/full 2>"$room/err"
 expect "stdout is full" "2 pianola: error: stdout: No space left on device" "$? $(tail -n 1 "$room/err")"
-says "another architecture" "$room/alone/config.json: a model of architecture 'mamba'; known are llama, qwen2, qwen3, gpt2. Write it as a script, and give it with --model" \
+says "another architecture" "$room/alone/config.json: unknown architecture 'mamba'; known are llama, qwen2, qwen3, gpt2. Write the model as a script, and give it with --model" \
     --weights "$room/alone/F32.safetensors" --prompt x
 sed 's/"hidden_size": 64/"hidden_size": 1e400/' "$room/config.json" >"$room/alone/config.json"
 says "no number" "$room/alone/config.json: byte 117: expected a number" --weights "$room/alone/F32.safetensors" --prompt x

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Weights from elsewhere. For small random models in each kind of file that --weights reads, the losses equal those of
-# reference.py, which shares nothing with ours and computes in double precision. This holds under any schedule,
+# Weights from elsewhere. For small random models in each kind of file that --weights reads, the losses equal the losses
+# of reference.py, which shares nothing with ours and computes in double precision. This holds under any schedule,
 # including teams and shards. Missing, misshapen, surplus or truncated data are reported.
 cd "$(dirname "$0")/../../.." || exit 2
 . tests/support/lib.sh
@@ -40,11 +40,11 @@ head_of() { "$PIANOLA" run schedules/"$2".lua --weights "$room/$1/model.safetens
 untied=$(head_of differs serial -D tied=false)
 loss=${untied##*|}
 expect "untied: it is another loss" far "$([ "$(head_of same serial)" = "$loss" ] || echo far)"
-expect "untied, with a warning" "differs/config.json says that the output layer is the token table, but lm_head.weight of differs/model.safetensors is \
-another: it is read|$loss" "$(head_of differs serial)"
+expect "untied, with a warning" "differs/config.json says that the output layer is the token table, but differs/model.safetensors has a different \
+lm_head.weight, which is used|$loss" "$(head_of differs serial)"
 expect "an untied file of a tied model" 1 "$(head_of differs serial -D tied=true | grep -c 'tensor lm_head.weight is not the token table, but')"
 expect "the table again" "" "$(head_of same serial | grep -o '|.*')"
-expect "a buffer is named" "1 1" "$(head_of more serial | grep -c "more/model.safetensors: not read, since layers compute what it has: \
+expect "a buffer is named" "1 1" "$(head_of more serial | grep -c "more/model.safetensors: skipped, since layers compute these values themselves: \
 model.layers.0.self_attn.rotary_emb.inv_freq|") $(head_of more 1f1b -D workers=2 -D stages=2 | grep -c 'not read, since')"
 PKG_CONFIG_PATH=$PWD/build:$PKG_CONFIG_PATH
 export PKG_CONFIG_PATH
@@ -80,9 +80,9 @@ expect "ranks as processes, the bits of one process" "$("$PIANOLA" run schedules
     --weights "$room/Q8_0.gguf" --steps 2 2>&1 | sed -nE 's/^weights *([0-9a-f]+).*/\1/p')" "$(ranks "$room/Q8_0.gguf" "$room/Q8_0.gguf")"
 head -c -1 "$room/F32.gguf" >"$room/other.gguf"
 printf '\x3f' >>"$room/other.gguf" # the last value's sign and exponent
-expect "another file's values" "rank 1 starts from other --weights than rank 0; give all ranks the same file" \
+expect "another file's values" "rank 1 starts from different --weights than rank 0; give all ranks the same file" \
     "$(ranks "$room/F32.gguf" "$room/other.gguf")"
-expect "one without" "rank 1 has --weights 0, rank 0 1; give all ranks the same flags" "$(ranks "$room/F32.gguf" "")"
+expect "one without" "rank 1 has --weights 0, but rank 0 has 1; give all ranks the same flags" "$(ranks "$room/F32.gguf" "")"
 
 # GGUF stores Llama 3's rope scaling as a divisor for each frequency.
 of_gguf() { "$PIANOLA" run schedules/serial.lua -D batches=1 -D rows=1 -D context=64 --data "$room/text" --weights "$1" --steps 0 --json 2>&1; }
@@ -94,7 +94,7 @@ expect "others" 1 "$(of_gguf "$room/shorter.gguf" | grep -c "^pianola: error: .*
 said=(schedules/serial.lua -D batches=1 -D context=64 --model schedules/models/llama.lua -D layers=2 -D inner=96)
 other="error: $room/scaled.gguf: rope_freqs.weight divides frequency"
 expect "rope that a script scales" near "$(near "$(first "$room/scaled.gguf" -D rope_factor=32 -D rope_low=1 -D rope_high=4 -D rope_context=8192 "${said[@]}")" "$(cat "$room/scaled.loss")")"
-expect "rope that it does not" 1 "$(first "$room/scaled.gguf" "${said[@]}" | grep -c "$other 6 of rope by 7.73089, and layer [0-9]* by 1; give the rope's scaling that the file is of, or no --model$")"
+expect "rope that it does not" 1 "$(first "$room/scaled.gguf" "${said[@]}" | grep -c "$other 6 of rope by 7.73089, but layer [0-9]* by 1; give the file's scaling of rope, or no --model$")"
 expect "rope that it scales otherwise" 1 "$(first "$room/shorter.gguf" -D rope_factor=32 -D rope_low=1 -D rope_high=4 -D rope_context=8192 "${said[@]}" | grep -c "${other/scaled/shorter}")"
 expect "generate" 1 "$("$PIANOLA" generate --weights "$room/scaled.gguf" --model schedules/models/llama.lua -D layers=2 -D inner=96 --prompt a 2>&1 | grep -c "$other")"
 
@@ -107,16 +107,16 @@ for file in F32.gguf F32.safetensors model.safetensors.index.json; do
     expect "$file: the same" "" "$(warned "" "${other[@]}" --weights "$room/$file")"
     for case in "rope=20000|10000 for the base of rope, but layer 4 has rope = 20000" \
         "rope_factor=2|1 for the factor of rope's scaling, but layer 4 has rope_factor = 2" \
-        "eps=1e-6|1e-05 for what norms add to a variance, but layer 2 has eps = 1e-06" \
+        "eps=1e-6|1e-05 for the number that norms add to a variance, but layer 2 has eps = 1e-06" \
         "heads=8 -D kv_heads=4 -D dim=8|16 for the columns of a head, but layer 4 has dim = 8"; do
         # shellcheck disable=SC2086
-        expect "$file: ${case%%|*}" " says ${case#*|}: the file's model is another" "$(warned "$from" "${other[@]}" --weights "$room/$file" -D ${case%%|*})"
+        expect "$file: ${case%%|*}" " says ${case#*|}: the file belongs to another model" "$(warned "$from" "${other[@]}" --weights "$room/$file" -D ${case%%|*})"
     done
 done
-expect "linear: the script has none" " says 4 for the factor of rope's scaling, but layer 4 has rope_factor = 1: the file's model is another" \
+expect "linear: the script has none" " says 4 for the factor of rope's scaling, but layer 4 has rope_factor = 1: the file belongs to another model" \
     "$(warned "$room/linear.gguf" "${other[@]}" --weights "$room/linear.gguf")"
 expect "linear: it has" "" "$(warned "" "${other[@]}" --weights "$room/linear.gguf" -D rope_factor=4)"
-expect "linear: Llama 3's" " says 0 for the context of rope's scaling, but layer 4 has rope_context = 8192: the file's model is another" \
+expect "linear: Llama 3's" " says 0 for the context of rope's scaling, but layer 4 has rope_context = 8192: the file belongs to another model" \
     "$(warned "$room/linear.gguf" "${other[@]}" --weights "$room/linear.gguf" -D rope_factor=4 -D rope_low=1 -D rope_high=4 -D rope_context=8192)"
 expect "no script, but a parameter" 1 "$("$PIANOLA" run schedules/serial.lua -D batches=1 -D context=64 -D rows=1 -D rope=20000 --data "$room/text" --weights "$room/F32.gguf" --steps 0 2>&1 | grep -c "but layer 4 has rope = 20000:")"
 expect "generate" 1 "$("$PIANOLA" generate --weights "$room/F32.gguf" --model schedules/models/llama.lua -D layers=2 -D inner=96 -D rope=500 --prompt a --tokens 1 2>&1 | grep -c "10000 for the base of rope, but layer 4 has rope = 500:")"
@@ -268,7 +268,7 @@ loss=$(sed -n 's/^F32.safetensors //p' "$room/losses")
 for file in odd/buffers.safetensors odd/deep.safetensors odd.safetensors.index.json; do
     expect "$file" near "$(near "$(first "$room/$file" schedules/serial.lua -D batches=1)" "$loss")"
 done
-expect "weights that are no numbers" "pianola: warning: $room/odd/nan.safetensors: the loss is nan: its weights are damaged, or those of another model
+expect "weights that are no numbers" "pianola: warning: $room/odd/nan.safetensors: the loss is nan: its weights are damaged, or belong to another model
 None" "$("$PIANOLA" run "${model[@]}" schedules/serial.lua -D batches=1 --weights "$room/odd/nan.safetensors" --steps 0 --json 2>"$room/err" |
     python3 -c 'import json, sys; print(json.load(sys.stdin)["loss"])' >"$room/out"; grep warning "$room/err"; cat "$room/out")"
 
@@ -281,7 +281,7 @@ says "fewer" "tensor blk.1.attn_k.weight belongs to no layer of the model" "$roo
 says "another shape" "tensor blk.0.ffn_up.weight is 96 x 64, but weight of layer 9 is 64 x 160, with all its parts, turned" "$room/F32.gguf" "${serial[@]}" -D inner=80
 says "of parts" "but weight of layer 3 is 64 x 192, with all its parts, turned" "$room/F32.gguf" "${serial[@]}" -D kv_heads=4
 expect "a model without names" \
-    "pianola: error: layer 0: the model does not say what it is called in safetensors files; give the layer the field 'hf'" \
+    "pianola: error: layer 0: the model does not give its name in safetensors files; give the layer the field 'hf'" \
     "$("$PIANOLA" run "${serial[@]}" --model schedules/models/gpt.lua --weights "$room/F32.safetensors" --steps 0 2>&1 | grep error)"
 says "a buffer that is none" "tensor model.layers.0.other belongs to no layer of the model" "$room/odd/owner.safetensors" "${serial[@]}"
 says "weights of another type" "tensor model.layers.1.mlp.up_proj.weight: dtype F64; only F32, F16 or BF16 is read here" "$room/odd/f64.safetensors" "${serial[@]}"
@@ -304,7 +304,7 @@ rm "$room/model-00002-of-00003.safetensors"
 says "a part is missing" "model-00002-of-00003.safetensors: No such file" "$room/model.safetensors.index.json" "${serial[@]}"
 cp "$room/F32.gguf" "$room/own.gguf"
 for option in metrics loss-svg losses timeline; do
-    expect "--$option over the weights" "pianola: error: $room/own.gguf: this file is read; name another to write to" \
+    expect "--$option over the weights" "pianola: error: $room/own.gguf: this file is an input; name another one to write to" \
         "$("$PIANOLA" run "${serial[@]}" "${model[@]}" --weights "$room/own.gguf" --steps 1 --$option "$room/own.gguf" 2>&1)"
 done
 expect "weights are not written over" "" "$(cmp "$room/F32.gguf" "$room/own.gguf" 2>&1)"

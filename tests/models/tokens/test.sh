@@ -150,11 +150,11 @@ tokens "$room/a.txt" --tokenizer "$room/gpt2-both"
 expect "and one behind" "300 $a 300" "$(ids "$room/t.bin" | tail -n 1)"
 "$PIANOLA" tokenize "$room/a.txt" "$room/a.txt" --tokenizer "$room/beside/tokenizer.json" -o "$room/t.bin" 2>"$room/err" >"$room/out"
 expect "beside tokenizer.json, it says what ends a text" "$a 299 $a" "$(ids "$room/t.bin" | tail -n 1)"
-expect "and not what is added, which is told" "pianola: $room/beside/tokenizer_config.json says add_bos_token = true, but the post_processor of tokenizer.json adds no 'hello' in front of texts: that is what is done, as transformers do" \
+expect "and not what is added, which is told" "pianola: $room/beside/tokenizer_config.json says add_bos_token = true, but the post_processor of tokenizer.json adds no 'hello' in front of texts; it takes precedence, as in transformers" \
     "$(cat "$room/err")"
-for t in "unknown.json|each text is to begin with token 299, which is not there" "roberta.json|a post_processor of type .*RobertaProcessing.*; ByteLevel, TemplateProcessing" \
-    "letter.json|token 104, .h., which texts have themselves" "several.json|'<s>' stands for several tokens" "textless.json|whose template has no text" "twotexts.json|has a text twice" "templates.json|with two templates" \
-    "many.json|more than 8 tokens in front of each text" "nobos.gguf|add_bos_token is true, but there is no tokenizer.ggml.bos_token_id" "noeos.gguf|add_eos_token is true, but there is no" "gone.gguf|begin with token 9999, which is not there"; do
+for t in "unknown.json|each text must begin with token 299, which does not exist" "roberta.json|a post_processor of type .*RobertaProcessing.*; ByteLevel, TemplateProcessing" \
+    "letter.json|token 104, .h., which texts may contain" "several.json|'<s>' stands for several tokens" "textless.json|whose template has no text" "twotexts.json|has a text twice" "templates.json|with two templates" \
+    "many.json|more than 8 tokens in front of each text" "nobos.gguf|add_bos_token is true, but there is no tokenizer.ggml.bos_token_id" "noeos.gguf|add_eos_token is true, but there is no" "gone.gguf|begin with token 9999, which does not exist"; do
     expect "${t%%|*}: refused" 1 "$("$PIANOLA" tokenize "$room/a.txt" --tokenizer "$room/${t%%|*}" -o "$room/never" 2>&1 | grep -c "${t#*|}")"
 done
 tokens "$room/a.txt" --tokenizer "$room/wide.json"
@@ -171,7 +171,7 @@ tokens "$room/l.jsonl" --tokenizer "$T"
 expect "lines" "20240520 1 7
 259 300 300 240 159 152 128" "$(ids "$room/t.bin")"
 printf 'e\xcc\x81' >"$room/e.txt"
-expect "not in NFC" "pianola: 1 of 1 documents were not in Unicode's NFC, which this tokenizer asks for: their tokens are those of NFC, and decode to it" \
+expect "not in NFC" "pianola: 1 of 1 documents were not in Unicode's NFC, which this tokenizer requires: they were converted, and decode to NFC" \
     "$("$PIANOLA" tokenize "$room/e.txt" --tokenizer "$room/nfc.json" -o "$room/t.bin" 2>&1 >"$room/out")"
 expect "is made it" "20240520 1 2
 195 169" "$(ids "$room/t.bin")"
@@ -196,11 +196,11 @@ refused "\`tokenize\` needs -o FILE" "$room/a.txt" --tokenizer "$T"
 refused "$room/gone: No such file or directory" "$room/gone" --tokenizer "$T" "${o[@]}"
 refused "$room/gone: No such file or directory" "$room/a.txt" --tokenizer "$room/gone" "${o[@]}"
 refused "$room/gone/t.bin: No such file or directory" "$room/a.txt" --tokenizer "$T" -o "$room/gone/t.bin"
-refused "-: is no regular file, as this is written to" "$room/a.txt" --tokenizer "$T" -o -
-refused "-: a file is mapped, which stdin cannot be; name one" - --tokenizer "$T" "${o[@]}"
-refused "$room/a.txt: this file is read; name another to write to" "$room/a.txt" --tokenizer "$T" -o "$room/a.txt"
+refused "-: is not a regular file, so it cannot be written to" "$room/a.txt" --tokenizer "$T" -o -
+refused "-: the file is memory-mapped, which stdin cannot be; name a file" - --tokenizer "$T" "${o[@]}"
+refused "$room/a.txt: this file is an input; name another one to write to" "$room/a.txt" --tokenizer "$T" -o "$room/a.txt"
 cp "$T" "$room/own.json"
-refused "$room/own.json: this file is read; name another to write to" "$room/a.txt" --tokenizer "$room/own.json" -o "$room/own.json"
+refused "$room/own.json: this file is an input; name another one to write to" "$room/a.txt" --tokenizer "$room/own.json" -o "$room/own.json"
 expect "a tokenizer is not written over" "" "$(cmp "$T" "$room/own.json" 2>&1)"
 refused "$room/a.txt: a second document, but the tokenizer has no token that ends a text, such as <|endoftext|>: give one file at a time" \
     "$room/a.txt" "$room/a.txt" --tokenizer "$room/endless.json" "${o[@]}"
@@ -223,11 +223,11 @@ printf '[{"text": "a"}]' >"$room/list.json"
 refused "$room/list.json: is JSON, but not lines of JSON, each an object with a \"text\"; \`jq -c '.[]' $room/list.json > $room/list.jsonl\` makes such lines of a list" \
     "$room/list.json" --tokenizer "$T" "${o[@]}"
 gzip -k "$room/l.jsonl"
-refused "$room/l.jsonl.gz: is compressed; unpack it first: \`gzip -dc $room/l.jsonl.gz > $room/l.jsonl\`, and give that" "$room/l.jsonl.gz" --tokenizer "$T" "${o[@]}"
+refused "$room/l.jsonl.gz: is compressed; unpack it first: \`gzip -dc $room/l.jsonl.gz > $room/l.jsonl\`, and give the result" "$room/l.jsonl.gz" --tokenizer "$T" "${o[@]}"
 printf '{"text": "a"}\n{"txt": "b"}\n' >"$room/bad.jsonl"
 refused "$room/bad.jsonl: line 2: byte 12: the object has no \"text\"" "$room/bad.jsonl" --tokenizer "$T" "${o[@]}"
 printf '{"text": "\\ud800"}\n' >"$room/bad.jsonl"
-refused "$room/bad.jsonl: line 1: byte 16: half of a surrogate pair, which is no character" "$room/bad.jsonl" --tokenizer "$T" "${o[@]}"
+refused "$room/bad.jsonl: line 1: byte 16: half of a surrogate pair, which is not a character" "$room/bad.jsonl" --tokenizer "$T" "${o[@]}"
 
 # A tokenizer that is cut off at any byte is refused with one line.
 cut_off() { # FILE STEP
@@ -245,12 +245,12 @@ cut_off "$room/model.gguf" 61
 # The way back.
 tokens "$room/a.txt" --tokenizer "$T"
 cp "$room/t.bin" "$room/a.bin"
-refused "$room/a.txt: is no file of tokens; \`pianola tokenize\` makes one of a text" --decode "$room/a.txt" --tokenizer "$T"
-refused "$room/own.json: this file is read; name another to write to" --decode "$room/a.bin" --tokenizer "$room/own.json" -o "$room/own.json"
+refused "$room/a.txt: is no file of tokens; \`pianola tokenize\` makes one from a text" --decode "$room/a.txt" --tokenizer "$T"
+refused "$room/own.json: this file is an input; name another one to write to" --decode "$room/a.bin" --tokenizer "$room/own.json" -o "$room/own.json"
 head -c 1033 "$room/a.bin" >"$room/cut.bin"
 refused "$room/cut.bin: says that it has 5 tokens of 16 bits, but has 1033 bytes instead of 1034: it was cut off, or damaged" --decode "$room/cut.bin" --tokenizer "$T"
 { head -c 1024 "$room/a.bin"; printf '\x06\x01\xff\xff\x00\x00\x00\x00\x00\x00'; } >"$room/cut.bin"
-refused "$room/cut.bin: token 0 is 262, which $T has not: another tokenizer made this file" --decode "$room/cut.bin" --tokenizer "$T" -o "$room/t.bin"
+refused "$room/cut.bin: token 0 is 262, which $T does not have: another tokenizer made this file" --decode "$room/cut.bin" --tokenizer "$T" -o "$room/t.bin"
 
 # Training: the bytes of a text as tokens equal that text; a larger vocabulary needs tokens, and the error says so.
 text=/usr/share/common-licenses/GPL-3
@@ -282,7 +282,7 @@ expect "tokens, for a model of bytes" "pianola: error: $room/t.bin: token 20 is 
     "$(train --data "$room/t.bin" | grep error: | sed 's/token [0-9]* is [0-9]*/token 20 is 261/')"
 expect "tokens beyond the vocabulary" "pianola: error: $room/t.bin: token 20 is 261, but vocab = 260; use the model that the tokenizer is for" \
     "$(train --data "$room/t.bin" -D vocab=260 | grep error: | sed 's/token [0-9]* is [0-9]*/token 20 is 261/')"
-expect "a text for a model of tokens" "pianola: error: $text: is no file of tokens, but vocab = 301, more than bytes have; make one of this text with \`pianola tokenize $text --tokenizer T -o FILE.bin\`, where T is the model's tokenizer" \
+expect "a text for a model of tokens" "pianola: error: $text: is no file of tokens, but vocab = 301 is more than the values of a byte; make one from this text with \`pianola tokenize $text --tokenizer T -o FILE.bin\`, where T is the model's tokenizer" \
     "$(train --data $text -D vocab=301 | grep error:)"
 expect "tokens that were cut off" "pianola: error: $room/cut.bin: says that it has 5 tokens of 16 bits, but has 1033 bytes instead of 1034: it was cut off, or damaged" \
     "$(head -c 1033 "$room/a.bin" >"$room/cut.bin"; train --data "$room/cut.bin" -D vocab=301 | grep error:)"

@@ -32,7 +32,7 @@ expect "without -o" "weights.safetensors: step 40, 6 tensors, 1768 bytes" \
     "$(mkdir "$room/here" && cd "$room/here" && "$command" export-weights ../good && cmp weights.safetensors "$out")"
 "$tool" write "$ck" 40 2 && "$tool" write "$ck" 50 2 && rm "$ck"/step-00000050/manifest.json
 exports "a newer one that is not whole" 40 "$out: step 40, 6 tensors, 1768 bytes" "$ck" -o "$out"
-expect "a newer one that is not whole is named" "pianola: a newer checkpoint was passed over: \
+expect "a newer one that is not whole is named" "pianola: skipped a newer checkpoint: \
 $ck/step-00000050/manifest.json: No such file or directory" "$(cat "$room/err")"
 
 # ---- refusals ----
@@ -56,13 +56,13 @@ sealed() {
 
 fresh
 printf x | dd of="$one" bs=1 seek=700 conv=notrunc status=none
-damaged "a changed byte" "$one: does not keep the checksum in the manifest"
+damaged "a changed byte" "$one: does not match the checksum in the manifest"
 fresh
 sed -i 's/"seed": "0/"seed": "1/' "$ck/step-00000040/manifest.json"
-damaged "a changed manifest" "$ck/step-00000040/manifest.json: does not keep its own checksum"
+damaged "a changed manifest" "$ck/step-00000040/manifest.json: does not match its own checksum"
 fresh
 sed -i -E 's/("hash": ")./\1g/' "$ck/step-00000040/manifest.json"
-damaged "a wrong checksum in the manifest" "$ck/step-00000040/manifest.json: does not keep its own checksum"
+damaged "a wrong checksum in the manifest" "$ck/step-00000040/manifest.json: does not match its own checksum"
 fresh
 rm "$one"
 damaged "no file of a stage" "$one: No such file or directory"
@@ -75,7 +75,7 @@ size=$(stat -c %s "$one")
 for at in 0 1 7 8 9 100 $((size / 2)) $((size - 1)); do
     fresh
     truncate -s "$at" "$one"
-    damaged "cut off at byte $at" "$one: does not keep the checksum in the manifest"
+    damaged "cut off at byte $at" "$one: does not match the checksum in the manifest"
     "$tool" seal "$ck" 40 2
     got=$("$PIANOLA" export-weights "$ck" -o "$out" --step 40 2>&1)
     expect "cut off at byte $at and sealed: $got" "2 yes" \
@@ -104,9 +104,9 @@ hostile "a header of 2^64 - 1 bytes" "says its header has 18446744073709551615 b
     "{$meta}" 0 18446744073709551615
 hostile "overlapping tensors" "tensor b overlaps a" \
     "{$meta,\"a\":{$t},\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}" 12
-hostile "a hole" "4 bytes before tensor b belong to none" \
+hostile "a hole" "4 bytes before tensor b belong to no tensor" \
     "{$meta,\"a\":{$t},\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[12,20]}}" 20
-hostile "bytes at the end" "3 bytes after the last tensor belong to none" "{$meta,\"a\":{$t}}" 11
+hostile "bytes at the end" "3 bytes after the last tensor belong to no tensor" "{$meta,\"a\":{$t}}" 11
 hostile "too few bytes" "the header: tensor a: data_offsets [0,8] are not within the 7 bytes of data" \
     "{$meta,\"a\":{$t}}" 7
 hostile "another dtype" "the header: tensor a: dtype BF16; only F32 is read here" \
@@ -117,7 +117,7 @@ hostile "a shape beyond any file" "the header: tensor a: its shape is beyond any
     "{$meta,\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,8]}}" 8
 hostile "a tensor twice" "tensor a appears twice" \
     "{$meta,\"a\":{$t},\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,16]}}" 16
-hostile "a key twice" "the header: tensor a: dtype is unknown, or there twice" "{$meta,\"a\":{\"dtype\":\"F32\",$t}}" 8
+hostile "a key twice" "the header: tensor a: dtype is unknown, or given twice" "{$meta,\"a\":{\"dtype\":\"F32\",$t}}" 8
 hostile "metadata twice" "the header: __metadata__ appears twice" "{$meta,$meta,\"a\":{$t}}" 8
 hostile "no JSON" "the header: expected {" "pianola" 0
 hostile "another step's file" "is not of format pianola 1 and step 40" "{${meta/40/39},\"a\":{$t}}" 8
@@ -128,7 +128,7 @@ cp "${one/0001/0000}" "$one"
 "$tool" seal "$ck" 40 2
 rm -f "$out"
 got=$("$PIANOLA" export-weights "$ck" -o "$out" 2>&1)
-expect "a tensor in two stages" "2 yes" "$? $(grep -q '^pianola: error: .*has layer\.0\.[a-z]*, and so has ' <<<"$got" && echo yes)"
+expect "a tensor in two stages" "2 yes" "$? $(grep -q '^pianola: error: .*has layer\.0\.[a-z]*, which .* also has' <<<"$got" && echo yes)"
 expect "a tensor in two stages: no file" "" "$(ls "$out" 2>/dev/null)"
 
 # ---- arguments, and places that cannot be written ----
@@ -140,12 +140,12 @@ refuses "a file" "$out: Not a directory" "$out" -o "$out"
 refuses "no such step" "$ck/step-00000041/manifest.json: No such file or directory" "$ck" --step 41 -o "$out"
 refuses "one checkpoint" "$ck/step-00000040: is a single checkpoint; give the folder that holds it, and --step" \
     "$ck/step-00000040" -o "$out"
-refuses "stdout" "-o -: weights are written whole or not at all, which stdout cannot promise; name a file" "$ck" -o -
+refuses "stdout" "-o -: weights are written completely or not at all, which stdout cannot guarantee; name a file" "$ck" -o -
 mkfifo "$room/pipe"
 refuses "an output that is a pipe" "$room/pipe: is not a regular file" "$ck" -o "$room/pipe"
 refuses "an output that is a folder" "$room/here: is not a regular file" "$ck" -o "$room/here"
 refuses "an output in no folder" "$room/none/out.tmp: No such file or directory" "$ck" -o "$room/none/out"
-refuses "a checkpoint's own file as output" "$one: lies among the files of a checkpoint; write it elsewhere" "$ck" -o "$one"
+refuses "a checkpoint's own file as output" "$one: is inside a checkpoint's folder; write it elsewhere" "$ck" -o "$one"
 refuses "no folder" "\`export-weights\` needs a folder of checkpoints; see \`pianola help export-weights\`"
 refuses "two folders" "\`export-weights\` takes one folder, but got 'b' too" "$ck" b
 refuses "a step that is no number" "--step x: expected a whole number of at least 0" "$ck" --step x

@@ -261,7 +261,7 @@ for schedule in schedules/*.lua; do
     expect "$schedule: w() is in order" "" "$(swapped "$schedule")"
 done
 w() { echo "return schedule { workers = 4, stages = 4, batches = 4, n = oldest_batch_first, w = function(s, b, d) return $1 end }" >"$room/w.lua"; }
-asks="does w() return its ranks in the wrong order? It returns the weights' home first, then the rank that computes; here stage 0 has"
+asks="does w() return its ranks in the wrong order? The weights' home comes first, then the rank that computes; here stage 0 has"
 w "b, s" && expect "the home changes, the rank does not" "$asks 4 homes and 1 rank that computes, and 24 of 32 jobs fetch their weights" "$(swapped "$room/w.lua")"
 w "s, b" && expect "as it should be" "" "$(swapped "$room/w.lua")"
 w "b, b % 2" && expect "two ranks" "$asks 4 homes and 2 ranks that compute, and 16 of 32 jobs fetch their weights" "$(swapped "$room/w.lua")"

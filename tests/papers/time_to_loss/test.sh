@@ -139,12 +139,12 @@ refused() {
 refused "--train needs a model: give one with --model, e.g. --model schedules/models/gpt.lua" --train
 refused "--train compares times in seconds: give a cluster that says how fast its ranks are, e.g. --cluster \
 schedules/clusters/nodes.lua, or latency.lua with -D flops=1e12" --train --model schedules/models/gpt.lua
-refused "--data is about training: give --train, too" --data "$room/devil.txt"
-refused "--output is about training: give --train, too" -o "$room/x.svg"
-refused "--target is about training: give --train, too" --target 2
+refused "--data needs --train" --data "$room/devil.txt"
+refused "--output needs --train" -o "$room/x.svg"
+refused "--target needs --train" --target 2
 refused "--output -: the table goes to stdout; name a file for the picture" --train -o -
-refused "--train and --sort exclude each other: the table of losses is another one" --train --sort gap
-refused "--train and --steady exclude each other: the table of losses is another one" --train --steady
+refused "--train and --sort exclude each other: --train prints a table of losses instead" --train --sort gap
+refused "--train and --steady exclude each other: --train prints a table of losses instead" --train --steady
 refused "--target low: expected a loss, such as 2.5" --train --target low
-refused "schedules/bsp.lua: this file is read; name another to write to" --train -o schedules/bsp.lua
+refused "schedules/bsp.lua: this file is an input; name another one to write to" --train -o schedules/bsp.lua
 finish

@@ -30,7 +30,7 @@ refused() {
 }
 changed="this file was changed after \`compile\` wrote it, and the change would be lost; move it away, or give another folder with -o"
 foreign="\`compile\` did not write this file, and would replace it; move it away, or give another folder with -o"
-removed() { echo "pianola: $out: $1 files of an earlier compile removed, not of this one"; }
+removed() { echo "pianola: $out: removed $1 files of an earlier compile that this one does not write"; }
 
 compile gpipe $model
 mv "$out" "$room/fresh"
@@ -79,7 +79,7 @@ expect "is in nobody's way without a model" "" "$(compile 1f1b)"
 printf 'step\trank\tlane\tstart\n' >"$out/timeline.tsv"
 refused "a measured timeline" "$out/timeline.tsv: $foreign" 1f1b
 rm -r "$out" && mkdir -p "$out/rank1.cu"
-refused "a folder" "$out/rank1.cu: a file is written there, and this is none; move it away, or give another folder with -o" 1f1b $model
+refused "a folder" "$out/rank1.cu: this must be a regular file to be overwritten, and it is not; move it away, or give another folder with -o" 1f1b $model
 rm -r "$out"
 
 # A record that names other files, which only somebody else can have written: those files stay.
@@ -99,14 +99,14 @@ cannot() {
     got=$("$PIANOLA" compile schedules/1f1b.lua -o "$2" 2>&1)
     expect "$1" "2 pianola: error: $3" "$? $got"
 }
-none="this is no folder, and many files are written: -o takes a folder, there or not yet"
+none="this is not a folder, but several files are written: -o takes a folder, existing or new"
 echo mine >"$room/file"
 ln -s nowhere "$room/dangling"
 cannot "a file" "$room/file" "$room/file: $none"
 cannot "a device" /dev/full "/dev/full: $none"
 cannot "in a file" "$room/file/out" "$room/file/out: Not a directory"
 cannot "a link that leads nowhere" "$room/dangling" \
-    "$room/dangling: this link leads nowhere; make the folder that it names, or remove it"
+    "$room/dangling: this link is broken; make the folder that it names, or remove it"
 mkdir "$room/locked" && chmod a-w "$room/locked"
 if [ ! -w "$room/locked" ]; then # root may write there all the same
     cannot "a folder without the right to write" "$room/locked" "$room/locked: Permission denied"
@@ -181,7 +181,7 @@ exec 9<"$out"
 flock 9
 compile gpipe $model >"$room/waiting" 9<&- &
 while ! [ -s "$room/waiting" ]; do sleep 0.01; done
-expect "the second says that it waits" "pianola: $out: another compile writes there; waiting until it has" "$(cat "$room/waiting")"
+expect "the second says that it waits" "pianola: $out: another compile is writing there; waiting for it" "$(cat "$room/waiting")"
 expect "and has written nothing" "" "$(diff -r "$room/before" "$out" 2>&1)"
 exec 9<&-
 wait $!

@@ -9,23 +9,23 @@ tried() { "$PIANOLA" show "$@" -dt --format streams 2>&1 >/dev/null; }
 
 # A prefetch that is faster than the plan that keeps the most weights.
 fast="schedules/weipipe.lua $link -D bandwidth=2"
-expect "prefetch" "prefetch: as many as there are slots: takes 27
+expect "prefetch" "prefetch: one per slot: takes 27
 prefetch: each one job ahead: takes 26; ships
-prefetch: each two jobs ahead: takes more slots than there are
-spare: bytes are reused once they are free by the times: fits; ships" "$(tried $fast)"
+prefetch: each two jobs ahead: needs more slots than there are
+spare: reuse bytes once they are free, by the predicted times: fits; ships" "$(tried $fast)"
 expect "what ships is what is compiled" 26 "$(figure makespan $fast)"
 
 # Too little memory for all slots, for the bytes that let nobody wait, and for the longest prefetch.
 tight="schedules/weipipe.lua $link -D bandwidth=0.5 --memory 14"
 expect "all of them" "fit: all slots: does not fit
 fit: slots 2 2 2 1: fits
-fit: what there is room for: fits; ships
-prefetch: what there is room for: takes 42; ships
-prefetch: as many as there are slots: takes 48
-prefetch: each one job ahead: takes more slots than there are
+fit: as many as fit: fits; ships
+prefetch: as many as fit: takes 42; ships
+prefetch: one per slot: takes 48
+prefetch: each one job ahead: needs more slots than there are
 prefetch: each two jobs ahead: does not fit
-spare: bytes are reused once they are free by the times: takes 42
-spare: bytes are reused as soon as the schedule permits: takes 42; ships" "$(tried $tight)"
+spare: reuse bytes once they are free, by the predicted times: takes 42
+spare: reuse bytes as soon as the schedule permits: takes 42; ships" "$(tried $tight)"
 expect "what ships fits" 42 "$(figure makespan $tight)"
 
 # offload = "auto": limits that need no offloading, and limits that need some.
@@ -36,7 +36,7 @@ expect "two bytes less" "offload: 9 stashes away: fits
 offload: 9 stashes away: fits; ships" "$(auto 10)"
 expect "as many leave" 2,4,3,0,0,0,0,0 "$(ranks bytes_offloaded tests/passes/offload/auto.lua $link -D workers=8 -D batches=16 -D memory=10)"
 
-expect "a period" "period: 12 microbatches, of which 4 repeat: fits; ships" "$(tried schedules/pipedream.lua | head -n 1)"
+expect "a period" "period: 12 microbatches; 4 of them repeat: fits; ships" "$(tried schedules/pipedream.lua | head -n 1)"
 expect "nothing but bytes to choose" 1 "$(tried schedules/1f1b.lua | wc -l)"
 
 # -d prints the same programs with it, and they read back.

@@ -155,23 +155,23 @@ for x in gpipe 1f1b zbv dualpipev lpp; do
     done
 done
 
-# Limits are those of the scripts.
+# Limits come from the scripts.
 echo 'return cluster { memory = 13 }' >"$room/limit.lua"
 "$PIANOLA" diff generated/1f1b schedules/gpipe.lua --cluster "$room/limit.lua" --svg "$room/a.svg" >/dev/null
 expect "the limit under B's ranks" "0 4" "$(awk '/class="p"/ { n++ } /the limit: 13 B/ { a[n]++ } END { print a[1] + 0, a[2] + 0 }' "$room/a.svg")"
 
-# Drawn besides the text or instead of it; exit codes are those of diff.
+# Drawn besides the text or instead of it; the exit codes stay the same.
 "$PIANOLA" diff $S $S >"$room/text"
 "$PIANOLA" diff $S $S --svg "$room/a.svg" >"$room/text2"
 expect "the same: exit code, text" "0 " "$? $(cmp "$room/text" "$room/text2" 2>&1)"
 expect "on stdout" "" "$("$PIANOLA" diff $S $S --svg - | cmp - "$room/a.svg" 2>&1)"
 expect "nothing shifts: no scale" 1 "$(grep -c 'no job ends earlier or later' "$room/a.svg")"
 error() { "$PIANOLA" diff "$@" 2>&1 >/dev/null | sed 's/^pianola: error: //'; }
-expect "no times" "generated/1f1b/streams.txt: it has no times, and a picture needs them; give the script, the compiled folder or timeline.tsv" \
+expect "no times" "generated/1f1b/streams.txt: a picture needs times, and this has none; give the script, the compiled folder or timeline.tsv" \
     "$(error generated/1f1b $(echo generated/1f1b/streams.txt) --svg "$room/none.svg")"
 expect "no times: nothing written" "" "$(ls "$room/none.svg" 2>/dev/null)"
-expect "two to stdout" "two things would be written to stdout: name another file for one" "$(error $S $S --svg - --json)"
-expect "two to a file" "two things would be written to $room/two: name another file for one" \
+expect "two to stdout" "two outputs would go to stdout: name another file for one" "$(error $S $S --svg - --json)"
+expect "two to a file" "two outputs would go to $room/two: name another file for one" \
     "$(error $S $S --svg "$room/two" --html "$room/two")"
 expect "a folder" "$room: Is a directory" "$(error $S $S --svg "$room/none.svg" --html "$room")"
 expect "a folder: nothing written" "" "$(ls "$room/none.svg" 2>/dev/null)"

@@ -171,12 +171,12 @@ expect "the grid's colours by op, stage and mb" "3 11 18" "$(grounds) $(grounds 
 
 error() { "$PIANOLA" show schedules/1f1b.lua "$@" 2>&1 >/dev/null | sed 's/^pianola: error: //'; }
 expect "--with" "--with line: expected lanes, memory, path or sends; did you mean lanes?" "$(error --with path,line)"
-expect "--with sends" "--with sends: arrows are for pictures, --format svg or html; try --with lanes" "$(error --with sends)"
+expect "--with sends" "--with sends: only pictures have arrows, --format svg or html; try --with lanes" "$(error --with sends)"
 expect "--color-by" "--color-by rank: expected op, mb or stage" "$(error --color-by rank)"
 expect "--from" "--from -1: expected a time of at least 0" "$(error --from -1)"
 expect "--from beyond" "--from 99: the timeline ends at 33 units" "$(error --from 99)"
 expect "--to" "--to 3: not after --from 3" "$(error --from 3 --to 3)"
-expect "not drawn" "--with, --color-by, --from and --to are for what is drawn: --format grid, svg or html" "$(error --format tsv --to 3)"
+expect "not drawn" "--with, --color-by, --from and --to are for formats that are drawn: --format grid, svg or html" "$(error --format tsv --to 3)"
 
 # 51,200 jobs: takes seconds if the title is the first child, minutes otherwise.
 show schedules/1f1b.lua -D workers=64 -D batches=400 --format svg >"$room/large.svg"

@@ -6,8 +6,8 @@ room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 S=schedules/1f1b.lua
 refused() { expect "$*" "$1" "$("$PIANOLA" show "${@:2}" --watch 2>&1 >/dev/null </dev/null | sed 's/^pianola: error: //')"; }
-refused "--watch draws in a terminal, and stdout is none" $S
-alone="--watch draws the grid of a prediction, again and again: it goes with none of --format, --json, --output, --measured, --dump"
+refused "--watch draws in a terminal, and stdout is not one" $S
+alone="--watch redraws the grid of a prediction: it cannot be combined with --format, --json, --output, --measured, --dump"
 for option in "--format svg" "--json" "-o $room/x" "--measured $room/x" "-dl"; do
     refused "$alone" $S $option
 done

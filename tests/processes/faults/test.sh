@@ -143,7 +143,7 @@ rm -rf "$saved"
 stuck 500 "${integers[@]}" --checkpoint "$saved"
 expect "a thread that stops is in a job" 1 "$(grep -cE '^pianola: rank [0-9] is at [0-9]+ [FB] ' "$room/err0")"
 expect "a thread that stops: how to go on" yes \
-    "$(says "^pianola: rank 0: to go on from the newest checkpoint in $saved, start the run again with --resume\$")"
+    "$(says "^pianola: rank 0: to continue from the newest checkpoint in $saved, start the run again with --resume\$")"
 rm -rf "$saved"
 "$PIANOLA" run schedules/1f1b.lua "${integers[@]}" --steps 3 --deadline 20 >"$room/out0" 2>"$room/err0"
 expect "threads that come in time" "0 $("$PIANOLA" run schedules/1f1b.lua "${integers[@]}" --steps 3 --json 2>/dev/null | sed -nE 's/^  "weights": "(.*)",?$/\1/p')" "$? $(weights)"
@@ -171,7 +171,7 @@ refused() {
     ended 20
     expect "$1" "yes $2" "$(grep -qE '^2( 2)*$' <<<"$codes" && echo yes) $(said '^pianola: .*error: ' | sed 's/^pianola: error: //')"
 }
-resume='--resume goes on from the newest whole checkpoint'
+resume='--resume continues from the newest complete checkpoint'
 mkdir "$room/disk"
 if mount -t tmpfs -o size=1300k none "$room/disk" 2>/dev/null; then
     saved=$room/disk/saved
@@ -214,15 +214,15 @@ tcp gpipe 2 "${endless[@]}"
 refused "a file in the folder's place" "$saved: is no folder"
 rm "$saved"
 tcp gpipe 2 --checkpoint "$room/none/saved"
-refused "a folder in no folder" "$room/none/saved: No such file or directory: make the folder above it first"
+refused "a folder in no folder" "$room/none/saved: No such file or directory: make its parent folder first"
 tcp gpipe 2 "${endless[@]}"
 reached 5
 mv "$saved" "$room/moved" # the ranks make a new one, unless they are writing just now
 sleep 1
 kill -INT "${pid[0]}" 2>/dev/null
 ended 20
-expect "the folder moved away: $codes" yes "$([ "$codes" = "130 130" ] || says "^pianola: error: $saved.*: No such file or directory(: make the folder above it first)?; $resume$")\
-$([ "$codes" != "130 130" ] || says "^pianola: warning: $saved: was moved away or removed: going on in a new folder$")"
+expect "the folder moved away: $codes" yes "$([ "$codes" = "130 130" ] || says "^pianola: error: $saved.*: No such file or directory(: make its parent folder first)?; $resume$")\
+$([ "$codes" != "130 130" ] || says "^pianola: warning: $saved: was moved or removed: continuing in a new folder$")"
 rm -rf "$saved"
 mv "$room/moved" "$saved"
 goes_on "the folder moved away"
@@ -233,7 +233,7 @@ tcp gpipe 2 --checkpoint "$saved" --every 5 --steps 1000000
 reached 5
 mv "$room/home" "$room/elsewhere"
 ended 20
-expect "the folder above moved away" "2 2 yes" "$codes $(says "^pianola: error: $saved(/.*)?: No such file or directory(: make the folder above it first)?; $resume$")"
+expect "the folder above moved away" "2 2 yes" "$codes $(says "^pianola: error: $saved(/.*)?: No such file or directory(: make its parent folder first)?; $resume$")"
 saved=$room/elsewhere/saved
 often=(--checkpoint "$saved" --every 5 --deadline 20)
 goes_on "the folder above moved away"
@@ -280,7 +280,7 @@ for over in tcp mpi; do
         $over gpipe 2 "${often[@]}" --steps 9 $more
         ended 20
         expect "a second run over $over $more" "yes yes" "$(grep -qE '^2( 2)*$' <<<"$codes" && echo yes) \
-$(says "^pianola: error: $saved: another run writes its checkpoints there \($holder\); let it end, or name another folder$")"
+$(says "^pianola: error: $saved: another run is writing its checkpoints there \($holder\); let it end, or name another folder$")"
     done
     step=$(newest)
     reached $((step + 10))
@@ -319,7 +319,7 @@ int fcntl(int fd, int what, ...) {
 NOLOCKS
 LD_PRELOAD=$room/nolocks.so tcp gpipe 2 "${often[@]}" --steps 10
 ended 20
-expect "no locks: said once, and the run goes on" "0 0 10 pianola: warning: $saved: no locks here (No locks available): nothing keeps another run from writing there too" \
+expect "no locks: said once, and the run goes on" "0 0 10 pianola: warning: $saved: no locks here (No locks available): another run could write there at the same time" \
     "$codes $(newest) $(cat "$room"/err? | grep 'no locks')"
 rm -rf "$saved"
 
@@ -329,17 +329,17 @@ for over in tcp mpi; do
     $over gpipe 2 "${often[@]}" --steps 10 --resume
     ended 30
     expect "--resume without checkpoints, over $over" "yes yes" \
-        "$(grep -q '^0' <<<"$codes" && echo yes) $(says "^pianola: $saved holds no whole checkpoint yet: starting at step 0$")"
+        "$(grep -q '^0' <<<"$codes" && echo yes) $(says "^pianola: $saved holds no complete checkpoint yet: starting at step 0$")"
     at_10=$(weights)
     $over gpipe 2 "${often[@]}" --steps 15
-    refused "a new run over old checkpoints, over $over" "$saved: holds checkpoints already: go on with --resume, or name another folder"
+    refused "a new run over old checkpoints, over $over" "$saved: already holds checkpoints: continue with --resume, or name another folder"
     $over gpipe 2 "${often[@]}" --steps 15 --resume --seed 2
-    refused "another seed, over $over" "$saved: is of a run with --seed 1, not 2"
+    refused "another seed, over $over" "$saved: belongs to a run with --seed 1, not 2"
     $over narrow 2 "${often[@]}" --steps 15 --resume
     refused "another model, over $over" \
         "$saved/step-00000010/stage-0000.safetensors: layer.0.weight is 64 x 64, but this model's is 32 x 32"
     $over gpt 2 "${often[@]}" --steps 15 --resume
-    refused "a model of another kind, over $over" "$saved/step-00000010: has no layer.0.token; it is of another model or optimizer"
+    refused "a model of another kind, over $over" "$saved/step-00000010: has no layer.0.token; it belongs to another model or optimizer"
     $over gpipe 2 "${often[@]}" --steps 7 --resume
     ended 30
     expect "fewer steps than are done, over $over" "10 $at_10 yes" "$(sed -n 's/^resumed *from step //p' "$room/out0") $(weights) \
@@ -348,9 +348,9 @@ $(grep -q 'after 10 steps$' "$room/out0" && echo yes)"
     printf x | dd of="$saved/step-00000010/stage-0001.safetensors" bs=1 seek=900 conv=notrunc status=none
     $over gpipe 2 "${often[@]}" --steps 10 --resume
     ended 30
-    one="$saved/step-00000010/stage-0001.safetensors: does not keep the checksum in the manifest"
+    one="$saved/step-00000010/stage-0001.safetensors: does not match the checksum in the manifest"
     expect "the newest is damaged, over $over" "yes 5 $at_10" \
-        "$(says "^pianola: $one; going on from step 5$") $(sed -n 's/^resumed *from step //p' "$room/out0") $(weights)"
+        "$(says "^pianola: $one; continuing from step 5$") $(sed -n 's/^resumed *from step //p' "$room/out0") $(weights)"
     for f in "$saved"/*/stage-0001.safetensors; do
         printf x | dd of="$f" bs=1 seek=900 conv=notrunc status=none
     done
@@ -360,7 +360,7 @@ $(grep -q 'after 10 steps$' "$room/out0" && echo yes)"
     $over gpipe 2 "${often[@]}" --steps 10 --resume
     ended 30
     expect "none was finished, over $over" "yes $at_10" \
-        "$(says "^pianola: $saved holds no whole checkpoint yet: starting at step 0$") $(weights)"
+        "$(says "^pianola: $saved holds no complete checkpoint yet: starting at step 0$") $(weights)"
     rm -rf "$saved"
 done
 
@@ -391,11 +391,11 @@ for over in tcp mpi; do
     $over gpt 2 "${often[@]}" --steps 10 --resume --data /usr/share/common-licenses/GPL-2
     ended 20
     expect "other data, over $over" "yes yes" "$(grep -q '^2' <<<"$codes" && echo yes) \
-$(says "^pianola: error: $saved: is of a run on other data: [0-9]+ bytes with hash [0-9a-f]+, not [0-9]+ with [0-9a-f]+; --new-data goes on with this data, from its beginning$")"
+$(says "^pianola: error: $saved: belongs to a run on other data: [0-9]+ bytes with hash [0-9a-f]+, not [0-9]+ with [0-9a-f]+; --new-data continues with this data, from its beginning$")"
     $over gpt 2 "${often[@]}" --steps 10 --resume
     ended 20
     expect "no data, over $over" "yes yes" "$(grep -q '^2' <<<"$codes" && echo yes) \
-$(says "^pianola: error: $saved: is of a run on other data: .*, not 0 with 0000000000000000; --new-data goes on with this data, from its beginning$")"
+$(says "^pianola: error: $saved: belongs to a run on other data: .*, not 0 with 0000000000000000; --new-data continues with this data, from its beginning$")"
 done
 
 # ---- flags ----
@@ -406,7 +406,7 @@ flag() { # MESSAGE FLAGS...
 flag "unknown flag --bogus; see --help" --bogus
 flag "unknown flag -x; see --help" -x
 flag "--steps needs a value; see --help" --steps
-flag "'more' is no flag; see --help" more
+flag "'more' is not a flag; see --help" more
 whole="expected a whole number of at least"
 flag "--every 0: $whole 1" --every 0
 flag "--every x: $whole 1" --every x
@@ -417,7 +417,7 @@ flag "--seed -1: $whole 0" --seed -1
 for s in x 0 -1 nan inf; do
     flag "--deadline $s: expected a number of seconds above 0" --deadline $s
 done
-flag "--resume needs --checkpoint DIR, the folder to go on from" --resume
+flag "--resume needs --checkpoint DIR, the folder to continue from" --resume
 "$room/serial/rank0" --bogus 2>/dev/null
 expect "an unknown flag: exit code" 2 $?
 finish

@@ -56,12 +56,12 @@ expect "another world size" "1f1b is compiled for 4 ranks, but 3 were started" \
 # shellcheck disable=SC2086
 compiled schedules/1f1b.lua $integers -D lr=0.5 -o "$room/older"
 expect "another compile" yes "$(mpirun --oversubscribe --app <(head -n 3 "$room/1f1b/app.mpi"
-    tail -n 1 "$room/older/app.mpi") 2>&1 | grep -q 'rank 3 runs 1f1b of compile .*, rank 0 1f1b of compile .*; compile again' && echo yes)"
-expect "another number of steps" "rank 3 has --steps 4, rank 0 3; give all ranks the same flags" \
+    tail -n 1 "$room/older/app.mpi") 2>&1 | grep -q 'rank 3 runs 1f1b of compile .*, but rank 0 runs 1f1b of compile .*; compile again' && echo yes)"
+expect "another number of steps" "rank 3 has --steps 4, but rank 0 has 3; give all ranks the same flags" \
     "$(mpirun --oversubscribe --app <(sed '1,3s/$/ --steps 3/;4s/$/ --steps 4/' "$room/1f1b/app.mpi") 2>&1 | first_error)"
 head -c 20000 $text >"$room/other"
 expect "other data" yes "$(mpirun --oversubscribe --app <(sed "1,3s|\$| --data $text|;4s|\$| --data $room/other|" "$room/gpt/app.mpi") 2>&1 |
-    first_error | grep -qE '^rank 3 reads other data than rank 0: 20000 bytes with hash [0-9a-f]{16}, not '"$(wc -c <$text)"' with [0-9a-f]{16}$' && echo yes)"
+    first_error | grep -qE '^rank 3 reads different data than rank 0: 20000 bytes with hash [0-9a-f]{16}, not '"$(wc -c <$text)"' with [0-9a-f]{16}$' && echo yes)"
 
 # shellcheck disable=SC2086
 compiled schedules/serial.lua $integers -D precision=bf16 -o "$room/bf16"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Ranks on two hosts: network namespaces on this machine with a link between them, two ranks in each, over TCP and over
-# MPI's own TCP. The weights equal those of one process. When the link goes down, all ranks end by the deadline and
+# MPI's own TCP. The weights equal one process's. When the link goes down, all ranks end by the deadline and
 # report where they waited. Then runs as many ranks as one machine may have, over both.
 cd "$(dirname "$0")/../../.." || exit 2
 . tests/support/lib.sh
@@ -99,12 +99,12 @@ alone() { # RANK ADDRESS
     RANK=$1 WORLD_SIZE=2 MASTER_ADDR=$2 MASTER_PORT=29500 ip netns exec "${host[1]}" \
         "$room/gpipe/rank$1" --flight "$room" --deadline 1 2>&1
 }
-expect "not rank 0's address" "pianola: rank 0: warning: MASTER_ADDR ${address[0]} is no address of this machine: listening at all" \
+expect "not rank 0's address" "pianola: rank 0: warning: MASTER_ADDR ${address[0]} is not an address of this machine: listening at all addresses" \
     "$(alone 0 "${address[0]}" | head -n 1)"
 expect "a name that rank 0 does not know" "pianola: rank 0: warning: MASTER_ADDR no such host is a name that this machine does not know" \
     "$(alone 0 "no such host" | head -n 1)"
 expect "a name that rank 1 does not know" "pianola: rank 1 of gpipe: error: MASTER_ADDR no such host: Name or service not known: \
-set it to an address of rank 0's machine, or to a name of it that all ranks' machines know" "$(alone 1 "no such host")"
+set it to an address of rank 0's machine, or to a name that all ranks' machines can resolve" "$(alone 1 "no such host")"
 
 # Access: without a secret, any rank may join. A rank with the wrong secret is told so; the others wait for the right
 # one.
@@ -113,7 +113,7 @@ joins() { # RANK: as a rank of tcp_hosts
         "$room/1f1b/rank$1" --flight "$room" --steps 7 --deadline 30 >"$room/out$1" 2>"$room/err$1" &
     pid[$1]=$!
 }
-anybody='whoever can connect to port 29500 may join this run as a rank: set PIANOLA_SECRET to the same for all ranks'
+anybody='anyone who can connect to port 29500 may join this run as a rank: set the same PIANOLA_SECRET for all ranks'
 tcp_hosts --steps 7 --deadline 30
 ended 60
 expect "two hosts without a secret: rank 0 says so, once" "pianola: rank 0: warning: $anybody" "$(cat "$room"/err? | grep "$anybody")"
@@ -128,7 +128,7 @@ differs="give all ranks the same PIANOLA_SECRET"
 expect "another secret: the rank says why" yes \
     "$(says "^pianola: rank 2 of 1f1b: error: rank 0 at ${address[0]}, port 29500, has another secret than this rank 2: $differs$" 2)"
 expect "another secret: and so does rank 0" yes \
-    "$(says "^pianola: rank 0: warning: turned away a connection from ${address[1]}, port [0-9]+: it calls itself rank 2, but has another secret: $differs$")"
+    "$(says "^pianola: rank 0: warning: turned away a connection from ${address[1]}, port [0-9]+: it calls itself rank 2, but has a different secret: $differs$")"
 joins 1
 joins 2
 joins 3

@@ -67,15 +67,15 @@ on four 17 "${data[@]}" --checkpoint "$saved" --resume
 on eight 18 "${data[@]}" --checkpoint "$saved" --resume
 expect "there and back" 168 "$(sed -nE 's/.*"sequences": (.*),/\1/p' "$saved"/step-00000018/manifest.json)"
 on longer 20 "${data[@]}" --checkpoint "$saved" --resume
-expect "longer sequences" "pianola: error: $saved: is of a run on sequences of 16 tokens, not 32: which of them it has read is not known; --new-data \
-begins with the first of the data" "$(said error:)"
+expect "longer sequences" "pianola: error: $saved: belongs to a run on sequences of 16 tokens, not 32, so it is unknown which ones it has read; --new-data \
+begins with the data's first sequence" "$(said error:)"
 other=(--data /usr/share/common-licenses/GPL-2)
 on four 1 "${other[@]}"
 wanted=$(lost 2)
 on four 20 "${other[@]}" --checkpoint "$saved" --resume
-expect "other data" "1" "$(said error: | grep -c 'is of a run on other data: .*; --new-data goes on with this data, from its beginning')"
+expect "other data" "1" "$(said error: | grep -c 'belongs to a run on other data: .*; --new-data continues with this data, from its beginning')"
 on four 20 "${other[@]}" --checkpoint "$saved" --resume --new-data
-expect "other data, wanted: its beginning" "$wanted pianola: from step 19 on the data is another: it begins with its first sequence" "$(lost 2) $(said 'from step')"
+expect "other data, wanted: its beginning" "$wanted pianola: from step 19 on, the data is different: it begins with its first sequence" "$(lost 2) $(said 'from step')"
 expect "and its place" 16 "$(sed -nE 's/.*"sequences": (.*),/\1/p' "$saved"/step-00000020/manifest.json)"
 # A manifest of an older version, which recorded no number of sequences. The checksum is FNV-1a.
 python3 - "$saved/step-00000020/manifest.json" <<'PY'
@@ -87,7 +87,7 @@ for byte in text:
 open(sys.argv[1], 'wb').write(text + b'  "check": "%016x"\n}\n' % hash)
 PY
 on four 21 "${other[@]}" --checkpoint "$saved" --resume
-expect "an older manifest" "0 0 pianola: warning: $saved does not say how many sequences it has read: 160, if each of its steps read 8 as those of this run" \
+expect "an older manifest" "0 0 pianola: warning: $saved does not say how many sequences it has read: assuming 160, since each step of this run reads 8" \
     "$codes $(said warning:)"
 
 # All ranks in one process: exchanges checkpoints with processes, with teams, shards and periods, and on the CUDA
@@ -116,7 +116,7 @@ tcp two 2 "${data[@]}" --checkpoint "$saved" --steps 9 --resume
 ended 60
 expect "one process, processes, shards, a GPU and processes: the schedule of the first run" 3 "$(sed -nE 's/.*"steps": (.*),/\1/p' "$saved/step-00000009/manifest.json")"
 expect "no run over old checkpoints" 1 "$(in_one schedules/1f1b.lua "${one[@]}" --steps 9; grep -c 'holds checkpoints already: go on with --resume' "$room/stderr")"
-expect "what is done is done" 1 "$(in_one schedules/1f1b.lua "${one[@]}" --steps 9 --resume; grep -c 'has come to step 9 already' "$room/stderr")"
+expect "what is done is done" 1 "$(in_one schedules/1f1b.lua "${one[@]}" --steps 9 --resume; grep -c 'has already reached step 9' "$room/stderr")"
 
 # The loss of a checkpoint on a file, under any schedule, and of the initial weights.
 text=/usr/share/common-licenses/GPL-2
@@ -131,7 +131,7 @@ train schedules/serial.lua "${one[@]}" --steps 1 --val $text --metrics "$room/be
 expect "of what a training begins with" "$(sed -nE 's/.*"step": 0, "validation_loss": (.{6}).*/\1/p' "$room/before")" "$(loss schedules/serial.lua "${one[@]}" | cut -c1-6)"
 expect "in words, with its perplexity" 1 "$("$PIANOLA" run schedules/serial.lua "${one[@]}" --steps 0 --val $text --checkpoint "$saved" --resume 2>&1 |
     awk '/^loss/ { d = exp($2) - $4; print ($2 + 0 > 3 && d < 0.02 && d > -0.02 && /sequences of 16 tokens, of step 9; nothing was trained$/) }')"
-expect "no checkpoint to tell of" " 1" "$(mkdir "$room/empty"; loss schedules/serial.lua "${one[@]}" --checkpoint "$room/empty" --resume | tr '\n' ' '; grep -c 'holds no checkpoint to tell the loss of' "$room/stderr")"
+expect "no checkpoint to tell of" " 1" "$(mkdir "$room/empty"; loss schedules/serial.lua "${one[@]}" --checkpoint "$room/empty" --resume | tr '\n' ' '; grep -c 'holds no checkpoint whose loss could be printed' "$room/stderr")"
 
 # A signal ends a run after its step, with a checkpoint. It resumes to the weights of an undisturbed run.
 integers=(schedules/1f1b.lua --model schedules/models/integers.lua)
@@ -155,11 +155,11 @@ done
 
 # An error ends with the flags to resume.
 in_one schedules/1f1b.lua "${one[@]}" -D workers=2 --steps 12 -D schedule=constant -D lr=1e30 --resume >/dev/null
-expect "the command to go on with" 1 "$(grep -c "error: .*; to go on from the newest checkpoint: pianola run schedules/1f1b.lua .*--resume" "$room/stderr")"
+expect "the command to go on with" 1 "$(grep -c "error: .*; to continue from the newest checkpoint: pianola run schedules/1f1b.lua .*--resume" "$room/stderr")"
 
 # A learning rate schedule that has ended is reported.
 rates() { "$PIANOLA" run schedules/serial.lua "${still[@]}" -D context=16 -D lr=0.01 -D schedule=cosine -D steps=4 --steps "$1" "${@:2}" 2>&1 | sed -n 's/pianola: warning: the/the/p'; }
-expect "past the schedule's end" "the learning rate is 0 from step 5 to 6: its schedule ends with update 4; give it more (-D steps=6), or a rate to end at \
+expect "past the schedule's end" "the learning rate is 0 from step 5 to 6: its schedule ends with update 4; give it more steps (-D steps=6), or a final rate \
 (-D final=0.1)" "$(rates 6)"
 expect "not past it" "" "$(rates 4)$(rates 6 -D final=0.1)"
 finish

@@ -37,18 +37,18 @@ sed 's/split_backward/cost = function(s, b, d) return d == "F" and 0.3 or 0.6 en
 tenths='s/^tick 1/tick 0.1/; s/time 1/time 3/; s/time 2/time 6/; s/\+1/+3/g; s/\+2/+6/g; s/^limit.*/limit 99/; /^at /d; s/^proof.*/proof work/'
 of straight "$tenths" "0 tenths: no schedule of $room/tenths.lua -D caps=2 ends before 9.9 (99 ticks of 0.1; work of rank 3)" \
     "$room/tenths.lua" -D caps=2
-of straight "$tenths; s/(F2 .*) time 3/\1 time 4/; s/4\+3/4+4/" "1 -:14: F2 takes 0.4, and 2F0 of the script only 0.3" \
+of straight "$tenths; s/(F2 .*) time 3/\1 time 4/; s/4\+3/4+4/" "1 -:14: F2 takes 0.4, but the script's 2F0 takes only 0.3" \
     "$room/tenths.lua" -D caps=2
 
 # Other scripts: a cap, a number of microbatches, chunks, a direction, a place, costs, latency.
-of straight '' "1 -:6: rank 0 has room for 2 activations, and a cap of 3 in the script" $caps -D caps=3
-of straight '' "1 -:10: F0 has 8 items, and the script 9 such jobs that are alike" $caps -D caps=2 -D batches=9
-of straight '' "1 -:14: F2 is on rank 2, and these jobs of the script on rank 0" $caps -D caps=2 -D workers=2 -D chunks=2
-of straight '' "1 -:11: the script has no jobs for B0, or another class stands for them" $caps -D caps=2 -D split=true
+of straight '' "1 -:6: rank 0 has room for 2 activations, but its cap in the script is 3" $caps -D caps=3
+of straight '' "1 -:10: F0 has 8 items, but the script has 9 such jobs" $caps -D caps=2 -D batches=9
+of straight '' "1 -:14: F2 is on rank 2, but the script has these jobs on rank 0" $caps -D caps=2 -D workers=2 -D chunks=2
+of straight '' "1 -:11: the script has no jobs for B0, or another class covers them" $caps -D caps=2 -D split=true
 of straight '' "1 -:18: B0 comes 2 after B1, and 0B0 of the script only 1 after the start of 1B0" $caps -D caps=2 --cluster "$room/fast.lua"
-of pool '' "1 -:22: F4 is on rank 3, and these jobs of the script on rank 0" $caps -D caps=3 -D chunks=2 -D split=true
+of pool '' "1 -:22: F4 is on rank 3, but the script has these jobs on rank 0" $caps -D caps=3 -D chunks=2 -D split=true
 of links '' "1 -:18: B0 comes 3 after B1, and 0B0 of the script only 2 after the start of 1B0" $caps -D caps=4,3,2,1
-of straight '' "1 certificates are of jobs that each run alone on one rank, and ../../../schedules/dualpipe.lua has pairs of jobs that overlap" \
+of straight '' "1 certificates cover jobs that each run alone on one rank, but ../../../schedules/dualpipe.lua has pairs of jobs that overlap" \
     ../../../schedules/dualpipe.lua
 
 # Refused because of the script: the claim itself is trivial.
@@ -61,7 +61,7 @@ of straight "18s/ 0\\+1/ 0+11/; $trivial" "1 -:18: B0 comes 11 after F0, and 0B0
     $caps -D caps=2
 
 # Makes each number of the instance worse, one by one.
-worse() { # NAME CHANGES ARGS...: of so many changes, none is accepted
+worse() { # NAME CHANGES ARGS...: makes CHANGES random changes, and expects that none is accepted
     local name=$1 changes change n=0 accepted=0
     changes=$(awk '{
         if (/^room/) print NR "s/[0-9]+$/" $3 - 1 "/"
@@ -84,13 +84,13 @@ worse() { # NAME CHANGES ARGS...: of so many changes, none is accepted
 worse straight 50 -D caps=2
 worse pool 118 -D caps=3 -D chunks=2 -D v=true -D split=true
 worse links 50 -D caps=4,3,2,1 "${latency[@]}" -D latency=1
-of straight "s/items 8/items 9/; $trivial" "1 -:10: F0 has 9 items, and the script 8 such jobs that are alike" $caps -D caps=2
-of pool "s/items 8/items 9/; s/items 16/items 18/; $trivial" "1 -:10: F0 has 9 items, and the script 8 such jobs that are alike" \
+of straight "s/items 8/items 9/; $trivial" "1 -:10: F0 has 9 items, but the script has 8 such jobs" $caps -D caps=2
+of pool "s/items 8/items 9/; s/items 16/items 18/; $trivial" "1 -:10: F0 has 9 items, but the script has 8 such jobs" \
     $caps -D caps=3 -D chunks=2 -D v=true -D split=true
 
 # Usage
 expect "a second script" "pianola: error: \`check-bound\` takes one certificate and one schedule, but got 'c' too" \
     "$("$PIANOLA" check-bound a b c 2>&1)"
 expect "options without a script" \
-    "pianola: error: \`check-bound\` takes -D, --model, --cluster and --recompute beside a schedule: add it after pool.bound" \
+    "pianola: error: \`check-bound\` takes -D, --model, --cluster and --recompute only with a schedule: add one after pool.bound" \
     "$("$PIANOLA" check-bound pool.bound -D caps=2 2>&1)"

@@ -35,14 +35,14 @@ STRICTER = (  # what verify says of programs that would run right all the same
     r"operands that hold tensors; the job graph says",
     r"has \d+ bytes, fewer than (weight|stash)",             # a gradient is as large as its weights, or larger; a wstash
     r"has \d+ bytes, fewer than what stage \d+ reads",       # as its stash; what is kept of an input, and its gradient
-    r"keeps a stash, which R makes|no R reads it",           # F keeps one of the two
+    r"keeps a stash, although R makes one|no R reads it",           # F keeps one of the two
     r"and nothing else, as optimizer state",                 # an optimizer has state everywhere, or nowhere
     r"cannot grow into",                                     # `grows` where nothing does
     r"`needs .*` names .* twice",
     r"is out of order: parts name all pieces",               # from the last to the first
-    r"a job takes no piece",                                 # that runs as a whole
-    r"there is \w+, but not the same job",                   # a period later: R, say, only before the period
-    r"nothing is proved of updates that are jobs together with",
+    r"a job must not take a piece",                                 # that runs as a whole
+    r"there is \w+, but no such job",                   # a period later: R, say, only before the period
+    r"updates that are jobs cannot be proved together with",
     r"pred\(\) of ",                                         # what a job reads must be among its needs
 )
 passed, failed = Counter(), Counter()

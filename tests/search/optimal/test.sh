@@ -96,7 +96,7 @@ cp tests/search/optimal/caps.lua "$room/out/read.bound"
 before=$(ls -lA "$room/out")
 says "a pipe" "pipe.lua: .*written as two files" schedules/1f1b.lua -o "$room/out/pipe.lua"
 says "no place for the certificate" "folder.bound: .*written as two files" schedules/1f1b.lua -o "$room/out/folder.lua"
-says "a certificate over the script" "read.bound: this file is read" "$room/out/read.bound" -o "$room/out/read.lua"
+says "a certificate over the script" "read.bound: this file is an input" "$room/out/read.bound" -o "$room/out/read.lua"
 
 # An interrupted run leaves no files. The shell that runs this test may ignore SIGINT.
 timeout --preserve-status -k 20 -s INT 1 env --default-signal=INT "$PIANOLA" optimal tests/search/optimal/caps.lua -D workers=8 \

@@ -147,7 +147,7 @@ expect "weights of a tied model" \
     "$(json schedules/serial.lua $gpt -D stages=1 | sed -nE 's/.*"at_peak": \{ "weights": ([0-9]+).*/\1/p')" \
     "$(cut_up $gpt --cluster schedules/clusters/nodes.lua --workers 2 --bandwidth 1 --json | awk -F'[:,]' '/"seconds"/ { s = $2 } /"speedup_over/ { printf "%.0f\n", s * $2 }')"
 expect "the cluster's slowest link is the bandwidth" "$(stages $model --workers 4 --bandwidth 1e6)" "$(stages $model --workers 4)"
-expect "a cut model" "$room/model.lua:6: error: this model is cut already; to partition it, leave 'cut' out" \
+expect "a cut model" "$room/model.lua:6: error: this model is already cut; to partition it, leave 'cut' out" \
     "$(cut_up $model --workers 2 -D cut=3 | head -1)"
 echo 'return cluster { speed = function(rank) return rank == 0 and 4 or 1 end, flops = 1e6 }' >"$room/unequal.lua"
 expect "a fast rank has no more than it can" \

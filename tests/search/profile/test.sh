@@ -46,7 +46,7 @@ expect "kinds" embedding,residual,residual,residual,residual,layernorm,linear,cr
 expect "bytes of activations" "65536,65536,65536,65536,65536,65536,262144,0" "$(layers activation)"
 expect "microbatches" "64 8" "$(of microbatches) $(of step_microbatches)"
 expect "every layer takes time" "" "$({ layers forward; layers backward; } | tr , '\n' | awk '!($1 > 0)')"
-# The weights equal those of one rank that trains.
+# The weights equal the weights after training on one rank.
 expect "bytes of weights" "$(json schedules/serial.lua $gpt -D stages=1 | sed -nE 's/.*"at_peak": \{ "weights": ([0-9]+).*/\1/p')" \
     "$(layers weights | tr , '\n' | awk '{ t += $1 } END { print t }')"
 profile $gpt --microbatches 3 --warm-up 0 --json >"$room/json"
@@ -66,7 +66,7 @@ expect "and far more than a narrow one" yes "$(layers forward | awk -F, '{ print
 profile $gpt -D width=128 --json >"$room/json"
 step=$("$PIANOLA" run schedules/serial.lua -D stages=8 -D batches=8 $gpt -D width=128 --steps 9 --json 2>/dev/null | sed -nE 's/.*"makespan_measured": ([^,]*).*/\1/p')
 awk -v sum="$(of step_sum)" -v own="$(of step_seconds)" -v run="$step" 'BEGIN {
-    printf "sum of the times %.4g s, the step they are of %.4g s (%+.1f %%), a step of run %.4g s (%+.1f %%)\n", sum, own, 100 * (sum / own - 1), run, 100 * (sum / run - 1)
+    printf "sum of the times %.4g s, their own steps %.4g s (%+.1f %%), a step of run %.4g s (%+.1f %%)\n", sum, own, 100 * (sum / own - 1), run, 100 * (sum / run - 1)
     exit !(sum > run / 3 && sum < 3 * run && sum > own / 3 && sum < 3 * own) }'
 expect "they agree" 0 $?
 
@@ -91,12 +91,12 @@ fails "a model of costs" "pianola: error: $room/costs.lua: is a model of costs, 
 fails "another ending" "pianola: error: -o x.csv: expected a name that ends in .lua, for a model of costs, or in .txt, for PipeDream's graph" $gpt -o x.csv
 fails "an ending alone" "pianola: error: -o .lua: expected a name that ends in .lua, for a model of costs, or in .txt, for PipeDream's graph" $gpt -o .lua
 fails "one file for both" "pianola: error: -o and --fit both write to $room/x.lua" $gpt -o "$room/x.lua" --fit "$room/x.lua"
-fails "the model itself" "pianola: error: schedules/models/gpt.lua: this file is read; name another to write to" $gpt -o schedules/models/gpt.lua
+fails "the model itself" "pianola: error: schedules/models/gpt.lua: this file is an input; name another one to write to" $gpt -o schedules/models/gpt.lua
 fails "a cluster to stdout" "pianola: error: --fit -: the table goes to stdout; name a file" $gpt --fit -
 fails "no folder" "pianola: error: $room/none/x.lua: No such file or directory" $gpt -o "$room/none/x.lua"
 fails "no microbatches" "pianola: error: --microbatches 0: expected a whole number of at least 1" $gpt --microbatches 0
 fails "too many" "pianola: error: --microbatches: at most 100000 microbatches" $gpt --microbatches 100001
 fails "bf16 on a CPU" "pianola: error: schedules/models/gpt.lua: precision = \"bf16\" runs on GPUs only; train with --device cuda, or set precision = \"fp32\"" $gpt -D precision=bf16
-fails "a graph of stages" "schedules/models/legs.lua:21: error: a model whose layers are stages is cut already; to partition or tune it, give its layers without stages" --model schedules/models/legs.lua
+fails "a graph of stages" "schedules/models/legs.lua:21: error: a model whose layers are stages is already cut; to partition or tune it, give its layers without stages" --model schedules/models/legs.lua
 fails "an unknown parameter" "pianola: error: -D widht=3: no script has a parameter 'widht'; did you mean 'width'?" $gpt -D widht=3
 finish

@@ -250,7 +250,7 @@ says "$room/absent.lua: No such file or directory" "$room/absent.lua" "${integer
 says "$S/asp.lua: its updates are within the step: it trains otherwise" $S/asp.lua "${integers[@]}" "${links[@]}" --workers 2
 says "none of 11 candidates compiles:" $S/chimera.lua "${integers[@]}" "${links[@]}" --workers 3 -D tensor=1 --rows 96 --recompute
 sed 's/^  order = /  tune = { chnks = { 2 } }, order = /;s/^  n = /  tune = { chnks = { 2 } }, n = /' $S/1f1b.lua >"$room/wrong.lua"
-expect "tune names no parameter" yes "$("$PIANOLA" check "$room/wrong.lua" 2>&1 | grep -q "tune names \"chnks\", which is no parameter of this script" && echo yes)"
+expect "tune names no parameter" yes "$("$PIANOLA" check "$room/wrong.lua" 2>&1 | grep -q "tune names \"chnks\", which is not a parameter of this script" && echo yes)"
 expect "what is not tried is named" "  not tried: asp: its updates are within the step: it trains otherwise" \
     "$(tune $S/1f1b.lua $S/asp.lua "${integers[@]}" "${links[@]}" --workers 2 --rows 2 | grep asp)"
 
@@ -292,7 +292,8 @@ wait $child
 code=$?
 expect "an interrupt" yes "$([ $code = 130 ] || { [ $code = 2 ] && grep -q 'interrupted before anything' "$room/cut"; } && echo yes)"
 expect "what was simulated by then" "$([ $code = 130 ] && echo 1 || echo 0)" "$(grep -c '^interrupted: these are the best of what was simulated by then$' "$room/cut")"
-# Interrupts the local search, which takes minutes with so many runs: prints the first as found, and only orders tried.
+# Interrupts the local search, which takes minutes with this number of runs: prints the first as found, and only orders
+# tried.
 "$PIANOLA" tune "${slow[@]}" --jitter 10% --runs 20000 -o "$room/cut.lua" >"$room/cut" 2>&1 &
 child=$!
 for _ in {1..100}; do

@@ -61,16 +61,16 @@ if [ ${#levels[@]} -gt 1 ]; then
     [ ${#levels[@]} -lt 3 ] || own=skx best=SkylakeX
     [[ $flags != *" avx512_bf16 "* ]] || best=Cooperlake
     core=$(said LIBXSMM_TARGET=snb | sed -n 's/^OpenBLAS for //p') # that OpenBLAS chooses: on AMD's, it may be another
-    change="with LIBXSMM_TARGET=snb libxsmm makes no matrix products: OpenBLAS makes them, and their bits depend on its kernels, for"
+    change="with LIBXSMM_TARGET=snb libxsmm cannot compute matrix products: OpenBLAS does, and their bits depend on its kernels for"
     expect "no kernels" "$change $core"$'\n'"OpenBLAS for $core" "$(said LIBXSMM_TARGET=snb)"
     expect "nor wide ones in BLAS" "$change Core2
-OPENBLAS_CORETYPE=Core2 holds matrix products back: their kernels are for Core2, not for $best
+OPENBLAS_CORETYPE=Core2 limits matrix products: their kernels are for Core2, not for $best
 OpenBLAS for Core2" "$(said LIBXSMM_TARGET=snb OPENBLAS_CORETYPE=Core2)"
     expect "as wide as the processor in BLAS" "$change $best"$'\n'"OpenBLAS for $best" \
         "$(said LIBXSMM_TARGET=snb OPENBLAS_CORETYPE=$best)"
     expect "kernels as wide as the processor" "libxsmm for $own" "$(said LIBXSMM_TARGET=$own)"
     expect "BLAS does not make the products" "libxsmm for $own" "$(said LIBXSMM_TARGET=$own OPENBLAS_CORETYPE=Core2)"
-    [ $own = hsw ] || expect "half as wide" "LIBXSMM_TARGET=hsw holds matrix products back: their kernels are for hsw, not for $best
+    [ $own = hsw ] || expect "half as wide" "LIBXSMM_TARGET=hsw limits matrix products: their kernels are for hsw, not for $best
 libxsmm for hsw" "$(said LIBXSMM_TARGET=hsw OPENBLAS_CORETYPE=Core2)"
 fi
 finish

@@ -102,9 +102,9 @@ tsv schedules/zb_h1.lua $G --cluster "$room/fit.lua" | awk '$5 == "I"' | sort >"
 expect "I, by the FLOP of F and B" "32 same" "$(paste "$room/a" "$room/b" | awk '{ x = ($4 - $3) / ($(NF / 2 + 4) - $(NF / 2 + 3)) - 1
     if (x * x < 1e-8) n++ } END { print n, n == NR ? "same" : "of " NR }')"
 sed -i '/flops/d' "$room/fit.lua"
-expect "without FLOP" 'pianola: error: the cluster'"'"'s cost(0, "I") is nil, and it has no flops to go by; `diff --fit` gives flops where one side is predicted from a model' \
+expect "without FLOP" 'pianola: error: the cluster'"'"'s cost(0, "I") is nil, and it has no flops to derive it from; `diff --fit` gives flops if one side is predicted from a model' \
     "$("$PIANOLA" check schedules/zb_h1.lua $G --cluster "$room/fit.lua" 2>&1)"
-expect "other stages" "stages' is 4: these costs are of 4 stages, but the schedule has 8; measure such a schedule, or leave 'cost' out" \
+expect "other stages" "stages' is 4: these costs are for 4 stages, but the schedule has 8; measure such a schedule, or leave 'cost' out" \
     "$("$PIANOLA" check schedules/1f1b.lua $G -D workers=8 --cluster "$room/fit.lua" 2>&1 | sed -n "s/.*error: '//p")"
 answers 2 schedules/1f1b.lua schedules/gpipe.lua --fit "$room/none.lua"
 expect "nothing measured" "pianola: error: --fit: neither schedules/1f1b.lua nor schedules/gpipe.lua is measured; \`pianola run --timeline FILE\` measures" \
@@ -178,10 +178,10 @@ expect "one between is missing" "pianola: error: $room/ranks/timeline.1.tsv is m
 mv "$room/kept.tsv" "$room/ranks/timeline.1.tsv"
 head -n 1 "$room/b.tsv" >"$room/head.tsv"
 answers 2 "$room/b.tsv" "$room/head.tsv"
-expect "a header alone" "$room/head.tsv:2: error: expected rows: a timeline without any is cut off" "$(cat "$room/err")"
+expect "a header alone" "$room/head.tsv:2: error: expected rows: a timeline without rows was cut off" "$(cat "$room/err")"
 sed -i '/^7\t/d' "$room/ranks/timeline.2.tsv"
 answers 2 "$room/ranks" "$room/b.tsv"
-expect "other steps" "pianola: error: $room/ranks/timeline.2.tsv has other steps than $room/ranks/timeline.0.tsv: they are not of one run" "$(cat "$room/err")"
+expect "other steps" "pianola: error: $room/ranks/timeline.2.tsv has different steps than $room/ranks/timeline.0.tsv: they are not from the same run" "$(cat "$room/err")"
 cp "$room/ranks/timeline.1.tsv" "$room/ranks/timeline.2.tsv"
 answers 2 "$room/ranks" "$room/b.tsv"
 expect "another rank's" "pianola: error: $room/ranks/timeline.2.tsv: it has rows of rank 1; it should be rank 2's own" "$(cat "$room/err")"

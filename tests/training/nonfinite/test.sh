@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../../.." || exit 2
 . tests/support/ranks.sh
 text=(--data /usr/share/common-licenses/GPL-3 --steps 9)
 gpt=(-D workers=2 -D batches=4 --model schedules/models/gpt.lua -D layers=2 -D width=16 -D context=32 -D rows=2 -D lr=1e30)
-end="the training has stopped; lower lr, or clip the gradient (-D clip=1); --allow-nonfinite goes on"
+end="the training has stopped; lower lr, or clip the gradient (-D clip=1); --allow-nonfinite continues"
 loss="step 2: the loss of microbatch 0, on rank 1, is nan"
 
 # stops WHAT MESSAGE ARGS...: a run in one process exits with 2 and the message; with --allow-nonfinite it warns and
@@ -16,7 +16,7 @@ stops() {
     train "${@:3}" >/dev/null
     expect "$1: exit code, message" "2 pianola: error: $2: $end" "$? $(grep 'error:' "$room/stderr")"
     got=$(train "${@:3}" --allow-nonfinite | field steps)
-    expect "$1, allowed" "9 pianola: warning: $2; the training went on (--allow-nonfinite)" "$got $(grep 'warning: step' "$room/stderr")"
+    expect "$1, allowed" "9 pianola: warning: $2; the training continued (--allow-nonfinite)" "$got $(grep 'warning: step' "$room/stderr")"
 }
 stops "a loss" "$loss" schedules/1f1b.lua "${gpt[@]}" "${text[@]}"
 stops "a loss, interleaved" "${loss/rank 1/rank 0}" schedules/zbv.lua "${gpt[@]}" "${text[@]}"
@@ -38,15 +38,15 @@ suffix=.gpu PKG_CONFIG_PATH=$PWD/build/standin:$PKG_CONFIG_PATH compiled gpu 1f1
 for how in "tcp two" "mpi two" "gpu gpu"; do
     start() { if [ "$how" = "gpu gpu" ]; then suffix=.gpu tcp gpu 2 --messages put "$@"; else ${how% *} two 2 "$@"; fi; ended 60; }
     start "${saves[@]}"
-    expect "ranks, $how: exit codes, message" "yes pianola: error: $loss: $end; --resume goes on from the checkpoint of step 1" \
+    expect "ranks, $how: exit codes, message" "yes pianola: error: $loss: $end; --resume continues from the checkpoint of step 1" \
         "$(grep -qE '^2( 2)*$' <<<"$codes" && echo yes) $(said error:)"
     expect "ranks, $how: what is kept" 1 "$(kept)"
     start "${saves[@]}" --resume --allow-nonfinite
-    expect "ranks, $how: allowed" "pianola: warning: $loss; the training goes on (--allow-nonfinite)" "$(said warning: | sed 's/.*pianola/pianola/')"
+    expect "ranks, $how: allowed" "pianola: warning: $loss; the training continues (--allow-nonfinite)" "$(said warning: | sed 's/.*pianola/pianola/')"
     expect "ranks, $how: the newest two, and the last that is finite" "1 8 9" "$(kept)"
     start "${saves[@]}" --resume
     expect "ranks, $how: such a checkpoint is no place to go on from" "pianola: error: $saved: its newest checkpoint, of step 9, has numbers that \
-are not finite: remove those that have, to go on from one before, or give --allow-nonfinite" "$(said error:)"
+are not finite: remove such checkpoints to continue from an earlier one, or give --allow-nonfinite" "$(said error:)"
     rm -r "$saved"
 done
 tcp two 2 "${text[@]}" --allow-nonfinite --json

@@ -112,7 +112,7 @@ for n in 1 5 15; do
     done
 done
 warmed() { "$PIANOLA" run schedules/1f1b.lua "${tiny[@]}" --data "$room/train" --steps "$1" -D warmup=7 -D lr=0.07 2>&1 | sed -n 's/pianola: warning: //p'; }
-expect "a warm-up that does not end" "warmup = 7, but the training has 2 updates: its rate rises to 0.02 only, not to lr = 0.07" "$(warmed 2)"
+expect "a warm-up that does not end" "warmup = 7, but the training has 2 updates: its rate rises only to 0.02, not to lr = 0.07" "$(warmed 2)"
 expect "one that does" "" "$(warmed 7)"
 train schedules/1f1b.lua "${tiny[@]}" --data "$room/train" --steps 2 -D lr=1e30 --allow-nonfinite >"$room/json"
 expect "--json of a loss that is no number" "None" "$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["loss_last"])' "$room/json" 2>&1 | tail -n 1)"
@@ -140,7 +140,7 @@ expect "TensorBoard's files of these three runs: what the metrics say" "" "$(jud
 tcp piped 2 --steps 2 --data "$room/train" --val "$room/held" --metrics "$room/short" --resume --checkpoint "$room/fresh"
 ended 60
 expect "ranks: a short training is validated at its end" 1 "$(grep -c '"step": 2, "validation_loss"' "$room/short")"
-expect "ranks: a warm-up that does not end" 1 "$(grep -c 'warning: warmup = 3, but the training has 2 updates: its rate rises to 0.002 only, not to lr = 0.003' "$room/err0")"
+expect "ranks: a warm-up that does not end" 1 "$(grep -c 'warning: warmup = 3, but the training has 2 updates: its rate rises only to 0.002, not to lr = 0.003' "$room/err0")"
 echo "a poem" >"$room/poem"
 tcp piped 2 --steps 1 --metrics "$room/poem"
 ended 60

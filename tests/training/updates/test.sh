@@ -109,7 +109,7 @@ expect "two steps, one and three: the weights of six, with AdamW" "$unbroken" "$
 expect "losses of all three" "" "$(diff <(cut -f 1-4 "$room/wanted") <(cut -f 1-4 "$room/losses") | head -n 3)"
 compiled other pipedream "${gpt[@]}" -D batches=80
 expect "another number of updates in a step is refused" yes \
-    "$(over tcp other 4 "${often[@]}" --resume --steps 8 | grep -q 'a run with 40 to 40 updates of a stage in a step, not 80 to 80' && echo yes)"
+    "$(over tcp other 4 "${often[@]}" --resume --steps 8 | grep -q 'a run with 40 to 40 updates of a stage per step, not 80 to 80' && echo yes)"
 
 # Checkpoints hold whole layers: teams resume from single ranks, and the other way round.
 legs=(--model schedules/models/integers.lua -D rows=16 -D width=16 -D layers=4 -D batches=40 -D replicas=1,1)
@@ -175,9 +175,9 @@ expect "have two names" "proved" "$("$PIANOLA" verify "$room/versions.txt" 2>&1 
 says() { "$PIANOLA" run "${@:2}" 2>&1 >/dev/null | grep -c "^pianola: error: $1"; }
 small=(schedules/pipedream.lua --model schedules/models/integers.lua --steps 1)
 expect "no folder" 1 "$(says "$room/none/losses: No such file or directory" "${small[@]}" --losses "$room/none/losses")"
-expect "another file" 1 "$(says "$room/last: this file holds something else than losses; name another to write to" "${small[@]}" --losses "$room/last")"
+expect "another file" 1 "$(says "$room/last: this file holds something other than losses; name another one to write to" "${small[@]}" --losses "$room/last")"
 expect "no more room" 1 "$(trap '' XFSZ && ulimit -f 1 && says "$room/full: File too large" "${small[@]}" -D batches=400 --losses "$room/full")"
-expect "stdout" 1 "$(says "--losses -: the report goes to stdout; name a file" "${small[@]}" --losses -)"
+expect "stdout" 1 "$(says "--losses -: stdout has the report; name a file" "${small[@]}" --losses -)"
 expect "one rank trains otherwise" 1 "$(says "--compare: one rank would train otherwise, as " "${small[@]}" --compare)"
 over tcp gpt 4 --steps 1 --losses "$room/none/losses" >"$room/last"
 expect "no folder, in a rank" "pianola: error: $room/none/losses: No such file or directory" "$(said error)"
