@@ -17,8 +17,8 @@ static inline struct costs *costs_of(const struct spec *sp) {
     }
     return costs;
 }
-/* Sets the times of the spec's jobs, by themselves and in pairs: those of `before`, of the same jobs, or, if it is
- * NULL, those that the jobs give. */
+/* Sets the times of the spec's jobs, alone and in pairs: copies them from `before`, which has the same jobs, or, if it
+ * is NULL, takes the times that the jobs give. */
 static inline void take_job_costs(struct costs *costs, const struct costs *before) {
     const struct spec *sp = costs->spec;
     if (before) {
