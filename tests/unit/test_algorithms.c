@@ -88,7 +88,7 @@ Test(algorithms, what_is_wrong_with_which_line) {
     char text[] = HEADER "a\tb\tc\t" DIGITS "\n";
     text[sizeof text - 10] = 'g';
     cr_assert(refused(text, ":2: the algorithm is not"));
-    cr_assert(strstr(read_why("dev\0ice\n", 8), "no text"));
+    cr_assert(strstr(read_why("dev\0ice\n", 8), "not text"));
     cr_assert(refused("devi", ":1: the line is cut off"));
 }
 

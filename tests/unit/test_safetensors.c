@@ -68,7 +68,7 @@ static const struct {
     {"{\"a\":", 0, "expected {"},
     {"{}}", 0, "more after the end"},
     {"{},", 0, "more after the end"},
-    {"{\"a\\u0062\":{}}", 0, "or with escapes"},
+    {"{\"a\\u0062\":{}}", 0, "a string with escapes"},
     {"{\"\xff\":{}}", 0, "other than plain ASCII"},
     {"{\"a\nb\":{}}", 0, "other than plain ASCII"},
     {"{" T("a", "[1]", "0", "4") ","

@@ -287,8 +287,8 @@ Test(tcp_meet, forgers_cannot_stop_the_others, .timeout = 30) {
         expect_good_end(r);
     close(silent);
     cr_expect_eq(exit_of(0), 0, "%s", said_by(0));
-    cr_expect_eq(count(said_by(0), "it calls itself rank 1, but has another secret"), 5, "%s", said_by(0));
-    cr_expect_eq(count(said_by(0), "it calls itself rank 2, but has another secret"), 1, "%s", said_by(0));
+    cr_expect_eq(count(said_by(0), "it calls itself rank 1, but has a different secret"), 5, "%s", said_by(0));
+    cr_expect_eq(count(said_by(0), "it calls itself rank 2, but has a different secret"), 1, "%s", said_by(0));
     leave_room();
 }
 

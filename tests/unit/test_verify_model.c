@@ -54,7 +54,7 @@ Test(verify_model, parts_contribute_what_their_layers_have) {
     cr_expect(wrong(made) && strstr(wrong(made), "`parts` gives "), "%s", wrong(made));
     st->parts++;
     made.p->contributed = NULL;
-    cr_expect(wrong(made) && strstr(wrong(made), "`parts` says of 0 parts"), "%s", wrong(made));
+    cr_expect(wrong(made) && strstr(wrong(made), "`parts` says what 0 parts contribute"), "%s", wrong(made));
 }
 
 /* Names a piece in the part before its contributor, and reduces it before that has run. */
