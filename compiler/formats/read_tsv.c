@@ -207,7 +207,8 @@ static void read_step(struct table *table) {
     int step = (int)read_integer(&table->in, "a step in column 'step'", 1, INT32_MAX);
     int last = rows->nsteps ? rows->step[rows->nsteps - 1] : 0;
     if (step < last)
-        FAIL(&table->in, at, "column 'step': rows are sorted by step, rank, lane and start; step %d comes before it",
+        FAIL(&table->in, at,
+             "column 'step': rows are sorted by step, rank, lane and start; a row of step %d comes before this one",
              last);
     if (step > last) {
         if (last)
@@ -252,7 +253,8 @@ static void read_row(struct table *table) {
     const char *at = in->p;
     row->rank = (int)read_integer(in, "a rank in column 'rank'", 0, INT32_MAX);
     if (above && row->rank < above->rank)
-        FAIL(in, at, "column 'rank': rows are sorted by rank, lane and start; rank %d comes before it", above->rank);
+        FAIL(in, at, "column 'rank': rows are sorted by rank, lane and start; a row of rank %d comes before this one",
+             above->rank);
     column_end(in, "rank");
     bool new_lane = read_lane(table, row->rank, !above || above->rank != row->rank);
     row->lane = table->lane_name;

@@ -69,8 +69,8 @@ static const struct {
     {"{}}", 0, "more after the end"},
     {"{},", 0, "more after the end"},
     {"{\"a\\u0062\":{}}", 0, "a string with escapes"},
-    {"{\"\xff\":{}}", 0, "other than plain ASCII"},
-    {"{\"a\nb\":{}}", 0, "other than plain ASCII"},
+    {"{\"\xff\":{}}", 0, "other characters than plain ASCII"},
+    {"{\"a\nb\":{}}", 0, "other characters than plain ASCII"},
     {"{" T("a", "[1]", "0", "4") ","
                                  "}",
      4, "expected a string"},
