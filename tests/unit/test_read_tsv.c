@@ -136,7 +136,7 @@ Test(read_tsv, errors_name_the_column) {
         {"0\trecv 1\t0\t0\tFETCH\t0\t\t1\t4\n" S1, 3, 3, "this lane belongs before the row above"},
         {"0\tgroup 0\t0\t0\tALL_REDUCE\t0\t\t\t4\n", 2, 9, "at least two ranks"},
         {"0\tgroup 1,2\t0\t0\tALL_REDUCE\t0\t\t\t4\n", 2, 9, "one of them rank 0"},
-        {"0\tgroup 0,0\t0\t0\tALL_REDUCE\t0\t\t\t4\n", 2, 9, "comes twice"},
+        {"0\tgroup 0,0\t0\t0\tALL_REDUCE\t0\t\t\t4\n", 2, 9, "occurs twice"},
         {"0\tgroup 0,1\t0\t0\tALL_REDUCE\t0\t\t\t4\n0\tgroup 0,2\t0\t0\tALL_REDUCE\t0\t\t\t4\n"
          "0\tgroup 0,1\t0\t0\tALL_REDUCE\t0\t\t\t4\n",
          4, 9, "had rows before"},
