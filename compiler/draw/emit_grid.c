@@ -137,7 +137,7 @@ static void cover_columns(struct canvas *canvas, int r, int32_t i) {
 
 /* Assigns each column to a kind, or to idle time (NOPS): to the one that is owed most, when all kinds are owed their
  * shares of the columns so far. A column of one kind alone settles all debts. */
-static void take_turns(struct canvas *canvas) {
+static void mix_letters(struct canvas *canvas) {
     double owed[NOPS + 1] = {0};
     int before = NOPS;
     for (int x = 0; x < canvas->columns; x++) {
@@ -168,7 +168,7 @@ static void paint_row(struct canvas *canvas, int r) {
     for (int i = 0; i < canvas->p->rank[r].nins; i++)
         if (is_on_lane(canvas, r, i))
             cover_columns(canvas, r, i);
-    take_turns(canvas);
+    mix_letters(canvas);
 }
 
 /* Returns a microbatch's number in the script: 3, or 3.1. */
@@ -424,12 +424,10 @@ static void put_letters_legend(struct text *t, const struct canvas *canvas, cons
                         : "the numbers are microbatches",
         updates ? ", of U updates" : "");
     if (any_takes_no_time(canvas))
-        put(t, "%*sjobs that take no time, or next to none, are not drawn
-", canvas->margin, "");
+        put(t, "%*sjobs that take no time, or next to none, are not drawn\n", canvas->margin, "");
     if (canvas->mixed)
         put(t,
-            "%*swhere jobs are shorter than a cell, their letters take turns, each as often as its share of the time
-",
+            "%*swhere jobs are shorter than a cell, their letters take turns, each as often as its share of the time\n",
             canvas->margin, "");
     if (canvas->cramped)
         put(t, "%*sa larger --width, or show's --from and --to, makes room for all numbers\n", canvas->margin, "");

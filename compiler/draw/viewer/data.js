@@ -40,7 +40,7 @@
 //   need_tensor 1 + tensor, or 0: no message; with a message, need_batch minus its own, need_bytes, need_from and
 //   need_to     minus its row; need_before and need_took: from arrival to start, and the time on the way
 //
-// per change of memory: memory_time  since the change before, minus the same of that; memory_bytes  more than before
+// per change of memory: memory_time  since the change before, minus the interval before that; memory_bytes  more than before
 
 const CRITICAL = 1, UPPER = 2, LOWER = 4, FADED = 8, MOVED = 16, REORDERED = 32, ALONE = 64, ROOT = 128; // as in view.h
 

@@ -107,7 +107,7 @@ function makeView(host, options = {}) {
     if (b.y < RULER || b.y + b.h > f.layout.height) f.y = Math.max(0, Math.min(f.y + b.y - f.layout.height / 2, f.layout.bottom - f.layout.height + RULER));
   }
 
-  // ---- what is where, and what is said of it ----
+  // ---- what lies where, and its description ----
 
   // Returns { region: 'ruler', 'names', 'job', 'lane', 'idle', 'memory' or 'blank', op, entry, time }.
   function hit(x, y) {
