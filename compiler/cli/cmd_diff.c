@@ -324,7 +324,8 @@ int cmd_diff(const struct settings *settings) {
     if (settings->json)
         emit_diff_json(&out[TEXT].text, diff);
     else
-        emit_diff(&out[TEXT].text, diff, settings->markdown, settings->draw.style.ascii);
+        (settings->search.all ? emit_diff : emit_diff_summary)(&out[TEXT].text, diff, settings->markdown,
+                                                               settings->draw.style.ascii);
     int code = settings->diff.fail_on ? beyond(diff, settings->diff.fail_on) : !diff_same(diff);
     for (int k = 0; k < NOUTPUTS; k++) /* all are complete by now */
         if (out[k].path)

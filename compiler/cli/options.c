@@ -357,7 +357,8 @@ const struct option_row options[] = {
            {SHOW, "redraw in the terminal whenever the script, its model or its cluster changes, and say what that "
                   "changed; after an error the last picture stays; Ctrl-C ends it"}),
     OPTION("all", NULL, SETS(search.all, flag),
-           {TUNE, "print the ten best candidates, not only the best of each schedule"}),
+           {TUNE, "print the ten best candidates, not only the best of each schedule"},
+           {DIFF, "list every change, durations by link, and the roots of all shifts"}),
     OPTION("sort", "COLUMN", SETS(compare.sort, string, .list = column_words),
            {COMPARE, "sort by this column, smallest first: makespan, bubble, live, memory, ..., as in the headings"}),
     OPTION("markdown", NULL, SETS(markdown, flag, .unrecorded = true), {COMPARE | DIFF, "print Markdown"}),

@@ -71,7 +71,22 @@ struct root {
     int32_t a, b;   /* the operation in A and in B; -1: absent */
     int32_t pushed; /* number of other ends that it explains */
     int64_t shift;  /* ticks: its end in B minus its end in A; if only one side has it, its largest push */
+    int64_t effect; /* ticks: how much longer B is because of it; less than 0: shorter */
     bool critical;
+};
+
+enum diff_class { ONLY_A, ONLY_B, SPLIT, MOVED, REORDERED, LONGER, REREAD, NCLASSES };
+/* Equal changes of operations of one kind; of those that take longer, on one rank. */
+struct diff_cause {
+    enum diff_class class;
+    int op, rank, n; /* rank -1: any */
+    int32_t a, b;    /* the first of them, in A and in B; -1: absent */
+    int64_t effect;  /* as in struct root, of all of them together */
+};
+
+struct diff_causes {
+    struct diff_cause *of; /* by the size of their effects */
+    int n;
 };
 
 /* How long the operations of a kind, or the traffic over a link, take in B compared with A */
@@ -90,6 +105,11 @@ struct diff_base {
     double flops;      /* FLOP per second of the measured jobs, by their CPU time; 0: not known */
 };
 
+struct diff_groups {
+    struct diff_group *of;
+    int n;
+};
+
 enum { F_MAKESPAN, F_BUBBLE, F_PEAK, F_SENT, F_OPERATIONS, NFIGURES };
 
 struct diff {
@@ -100,15 +120,15 @@ struct diff {
     bool repeated; /* the sides differ in how many microbatches an update covers, or in what repeats and how often */
     bool rewired;  /* the above are all 0, but operands, waits or memory differ; known only if both are programs */
     int64_t account[2][NACCOUNTS];
-    int ends[2];   /* per side: the rank that ends last */
-    int64_t least; /* differences of more ticks count as changes */
-    struct root *root;
+    int ends[2];       /* per side: the rank that ends last */
+    int64_t least;     /* differences of more ticks count as changes */
+    struct root *root; /* by the size of their effects */
     int nroots;
-    int32_t *root_of;               /* per operation of A, then per operation of B: its root, or -1 */
-    struct diff_group *kind, *link; /* those that contain an operation whose duration changed */
-    int nkinds, nlinks;
-    bool tells;         /* there are enough steps to tell a change from chance */
-    double p[NFIGURES]; /* for the makespan and the bubble; NAN: unknown */
+    struct diff_causes causes;
+    int32_t *root_of;                /* per operation of A, then per operation of B: its root, or -1 */
+    struct diff_groups kinds, links; /* those that contain an operation whose duration changed */
+    bool tells;                      /* there are enough steps to tell a change from chance */
+    double p[NFIGURES];              /* for the makespan and the bubble; NAN: unknown */
     struct diff_base base;
 };
 
@@ -146,6 +166,13 @@ int64_t diff_shift(const struct diff *diff, int side, int op); /* how much later
 const struct root *diff_root(const struct diff *diff, int side, int op); /* what made it earlier or later, or NULL */
 int64_t diff_begin(const struct side *side, const struct diff_op *op);
 int64_t diff_took(const struct side *side, const struct diff_op *op); /* a RECV: since its SEND began */
+bool diff_waits_in_lane(const struct side *side, int o); /* does o wait for the operation before it in its lane? */
+int diff_by_weight(const void *x, const void *y);        /* orders roots by how many they pushed, and then how far */
+/* diff_undo.c: finds the causes, and the effects of causes and roots. */
+void diff_undo(struct diff *diff);
+/* diff_why.c: writes what changed and what it bought, without a line's end; and what a cause's operations did. */
+void put_diff_sentence(struct text *t, const struct diff *diff, const struct measure *measure);
+void put_diff_cause(struct text *t, const struct diff *diff, const struct diff_cause *cause);
 /* diff_group.c */
 void diff_groups(struct diff *diff);
 /* diff_fit.c: writes the measured side's costs as a cluster script. Dies if nothing was measured. */
@@ -158,9 +185,11 @@ extern const char *const figure_name[NFIGURES];
 bool diff_figure(const struct diff *diff, int which, int side, double *x);        /* whether that side has it */
 bool diff_figure_changed(const struct diff *diff, int which, double a, double b); /* whether by more than chance */
 bool diff_same(const struct diff *diff);
-enum diff_class { ONLY_A, ONLY_B, SPLIT, MOVED, REORDERED, LONGER, REREAD, NCLASSES };
 bool diff_has(const struct diff_op *op, enum diff_class c); /* counts B's operations for ONLY_B, else A's */
 void put_changes(struct text *t, const struct diff *diff);  /* "; 3 only in A, 4 moved" */
+/* Writes the sentence, the largest causes, the figures and the account. emit_diff adds every change, durations by link
+ * and the roots. */
+void emit_diff_summary(struct text *out, const struct diff *diff, bool markdown, bool ascii);
 void emit_diff(struct text *out, const struct diff *diff, bool markdown, bool ascii);
 void emit_diff_json(struct text *out, const struct diff *diff);
 /* diff_svg.c: draws both timelines and the difference. Both need times. diff_view.c: the same as data for the viewer.

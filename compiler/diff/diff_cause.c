@@ -40,7 +40,7 @@ static bool shares(const struct rank *k, const struct instr *x, const struct ins
 
 /* Returns whether o waits for the operation before it in its lane. Messages of an edge follow each other at once: the
  * SEND waits for the SEND before it, and a RECV waits for no RECV. */
-static bool waits_in_lane(const struct side *side, int o) {
+bool diff_waits_in_lane(const struct side *side, int o) {
     const struct diff_lane *lane = &side->lane[side->op[o].lane];
     bool edge = lane->kind == LANE_SEND || lane->kind == LANE_RECV;
     bool follows = edge && is_message(side->op[o].op) && o > lane->first && is_message(side->op[o - 1].op);
@@ -55,7 +55,7 @@ static void bind_program(struct side *side) {
             const struct instr *x = &k->ins[i];
             for (uint32_t w = x->wait; w < x->wait + x->nwait; w++)
                 consider_cause(side, at[i], at[k->wait[w]], shares(k, &k->ins[k->wait[w]], x) ? BY_DATA : BY_MEMORY);
-            if (waits_in_lane(side, at[i]))
+            if (diff_waits_in_lane(side, at[i]))
                 consider_cause(side, at[i], at[last[x->lane]],
                                shares(k, &k->ins[last[x->lane]], x) ? BY_DATA : BY_LANE);
             last[x->lane] = i;
@@ -101,7 +101,7 @@ static void bind_rank(struct side *side, int first, int n) {
     for (int at = 0; at < n; at++) {
         int o = order[at], low = 0, high = at;
         const struct diff_op *op = &side->op[o];
-        if (waits_in_lane(side, o))
+        if (diff_waits_in_lane(side, o))
             consider_cause(side, o, o - 1,
                            side->op[o - 1].stage == op->stage && side->op[o - 1].batch == op->batch ? BY_DATA
                                                                                                     : BY_LANE);
@@ -320,13 +320,23 @@ static void find_roots(const struct diff *diff, int32_t *root, int n) {
     }
 }
 
-static int by_weight(const void *x, const void *y) {
+int diff_by_weight(const void *x, const void *y) {
     const struct root *p = x, *q = y;
     if (p->pushed != q->pushed)
         return p->pushed > q->pushed ? -1 : 1;
     if (llabs(p->shift) != llabs(q->shift))
         return llabs(p->shift) > llabs(q->shift) ? -1 : 1;
     return p->a != q->a ? (p->a > q->a) - (p->a < q->a) : (p->b > q->b) - (p->b < q->b);
+}
+
+/* Sets root_of, once the list of roots has its order. */
+static void number_roots(struct diff *diff) {
+    int a = diff->side[0]->n, n = a + diff->side[1]->n;
+    int32_t *place = NEW(int32_t, n); /* per root node: its index in the list, from 1 on */
+    for (int k = 0; k < diff->nroots; k++)
+        place[diff->root[k].a >= 0 ? diff->root[k].a : a + diff->root[k].b] = k + 1;
+    for (int i = 0; i < n; i++)
+        diff->root_of[i] = place[diff->root_of[i]] - 1;
 }
 
 static void list_roots(struct diff *diff) {
@@ -353,12 +363,6 @@ static void list_roots(struct diff *diff) {
         r->critical = (r->a >= 0 && a->op[r->a].critical) || (r->b >= 0 && b->op[r->b].critical);
         diff->root[diff->nroots++] = *r;
     }
-    sort(diff->root, (size_t)diff->nroots, sizeof *diff->root, by_weight);
-    int32_t *place = NEW(int32_t, n); /* per root node: its index in the list, from 1 on */
-    for (int k = 0; k < diff->nroots; k++)
-        place[diff->root[k].a >= 0 ? diff->root[k].a : a->n + diff->root[k].b] = k + 1;
-    for (int i = 0; i < n; i++)
-        root[i] = place[root[i]] - 1;
     diff->root_of = root;
 }
 
@@ -375,4 +379,6 @@ void diff_causes(struct diff *diff) {
         diff->ends[k] = account_side(diff->side[k], diff->account[k]);
     }
     list_roots(diff);
+    diff_undo(diff);
+    number_roots(diff);
 }

@@ -123,6 +123,6 @@ static struct grouping by_link(const struct side *side) {
 
 void diff_groups(struct diff *diff) {
     struct grouping kinds = by_kind(diff->side[0]), links = by_link(diff->side[0]);
-    diff->nkinds = make_groups(diff, &kinds, &diff->kind);
-    diff->nlinks = make_groups(diff, &links, &diff->link);
+    diff->kinds.n = make_groups(diff, &kinds, &diff->kinds.of);
+    diff->links.n = make_groups(diff, &links, &diff->links.of);
 }

@@ -58,9 +58,31 @@ static void put_roots_json(struct text *t, const struct diff *diff) {
         put(t, "%s\n    { \"op\": \"%s\", ", i ? "," : "", diff_op_name(op));
         put_op_place(t, side, op);
         put_seconds_json(t, "shift", root->shift, diff);
+        put_seconds_json(t, "effect", root->effect, diff);
         put(t, ", \"pushed\": %d, \"critical\": %s }", root->pushed, root->critical ? "true" : "false");
     }
     put(t, "]");
+}
+
+/* Writes what changed and why, in words and as the causes' effects. */
+static void put_why_json(struct text *t, const struct diff *diff) {
+    static const char *const class_name[NCLASSES] = {"only_a", "only_b", "split", "moved", "reordered", "longer"};
+    double last = fmax((double)diff->side[0]->makespan, (double)diff->side[1]->makespan) * diff->tick;
+    struct measure measure = measure_of(last, diff->unit ? diff->unit : "units", true);
+    struct text sentence = {0};
+    char x[32];
+    put_diff_sentence(&sentence, diff, &measure);
+    put(t, ",\n  \"sentence\": ");
+    put_string(t, sentence.s);
+    put(t, ",\n  \"causes\": [");
+    for (int i = 0; i < diff->causes.n; i++) {
+        const struct diff_cause *cause = &diff->causes.of[i];
+        put(t, "%s\n    { \"change\": \"%s\", \"op\": \"%s\", \"rank\": ", i ? "," : "", class_name[cause->class],
+            op_name[cause->op]);
+        put(t, cause->rank < 0 ? "null" : "%d", cause->rank);
+        put(t, ", \"count\": %d, \"effect\": %s }", cause->n, number((double)cause->effect * diff->tick, x));
+    }
+    put(t, "%s]", diff->causes.n ? "\n  " : "");
 }
 
 static void put_account_json(struct text *t, const struct diff *diff) {
@@ -134,6 +156,7 @@ void emit_diff_json(struct text *t, const struct diff *diff) {
         put_pair(t, figure_name[f], in_a, a, in_b, b);
         put(t, f + 1 < NFIGURES ? ",\n" : "\n  }");
     }
+    put_why_json(t, diff);
     for (int c = 0; c < NCLASSES; c++)
         put_members(t, diff, (enum diff_class)c);
     put(t, ",\n  \"repeated\": %s,\n  \"rewired\": %s", diff->repeated ? "true" : "false",
@@ -141,8 +164,8 @@ void emit_diff_json(struct text *t, const struct diff *diff) {
     if (diff->tick > 0) {
         put_account_json(t, diff);
         put_roots_json(t, diff);
-        put_groups_json(t, "durations", "op", diff->kind, diff->nkinds);
-        put_groups_json(t, "links", "link", diff->link, diff->nlinks);
+        put_groups_json(t, "durations", "op", diff->kinds.of, diff->kinds.n);
+        put_groups_json(t, "links", "link", diff->links.of, diff->links.n);
         put_sides_json(t, diff);
     }
     put(t, "\n}\n");

@@ -4,7 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINES = 20 }; /* per list; --json has all */
+enum { LINES = 20, CAUSES = 5 }; /* per list; --json has all */
+
+struct diff_style {
+    bool markdown, ascii, all; /* all: every change */
+};
 
 const char *const figure_name[NFIGURES] = {"makespan", "bubble", "peak_bytes", "bytes_sent", "operations"};
 
@@ -253,6 +257,8 @@ static void put_root(struct text *t, const struct diff *diff, const struct root 
         put(t, "  ends %s %s", signed_time(root->shift, diff, measure, shift), measure->name);
     else
         put(t, "  moves others by up to %s %s", signed_time(root->shift, diff, measure, shift), measure->name);
+    if (llabs(root->effect) > diff->least)
+        put(t, "; makes B %s %s", signed_time(root->effect, diff, measure, shift), measure->name);
     put(t, "%s", root->critical ? "; critical" : "");
     if (root->pushed)
         put(t, "; pushed %d", root->pushed);
@@ -344,8 +350,8 @@ static void put_written_out(struct text *t, const struct diff *diff) {
     }
 }
 
-static void put_summary(struct text *t, const struct diff *diff, const struct measure *measure, bool ascii) {
-    char a[32], b[32];
+/* Prints what the sides are, and what their times are made from. */
+static void put_sides(struct text *t, const struct diff *diff, bool ascii) {
     put(t, "A %s\nB %s\n", diff->side[0]->name, diff->side[1]->name);
     for (int k = 0; k < 2; k++)
         put_measured(t, diff, k, ascii);
@@ -364,33 +370,63 @@ static void put_summary(struct text *t, const struct diff *diff, const struct me
         if (!diff->side[k]->unit)
             put(t, "%c names no unit; its times are taken as %s, as %c's are\n", 'A' + k,
                 strcmp(diff->unit, "F") ? diff->unit : "units", 'B' - k);
-    double x, y;
-    if (!diff_figure(diff, F_MAKESPAN, 0, &x) || !diff_figure(diff, F_MAKESPAN, 1, &y) || nearly_equal(x, y) || x <= 0)
-        put(t, "%s", diff_same(diff) ? "the same" : "they differ");
-    else if (diff->tells && diff_by_chance(diff->p[F_MAKESPAN]))
-        put(t, "no significant change of the makespan (p = %.2g): %s -> %s", diff->p[F_MAKESPAN],
-            time_text(x, measure, a), diff_figure_text(F_MAKESPAN, y, measure, b));
-    else
-        put(t, "B is %.1f %% %s: makespan %s -> %s", 100 * fabs(y / x - 1), y < x ? "shorter" : "longer",
-            time_text(x, measure, a), diff_figure_text(F_MAKESPAN, y, measure, b));
-    if (diff->tells && !diff_by_chance(diff->p[F_MAKESPAN]))
-        put(t, " (p = %.2g)", diff->p[F_MAKESPAN]);
-    put_changes(t, diff);
-    put(t, "\n\n");
+    put(t, "\n");
 }
 
-void emit_diff(struct text *out, const struct diff *diff, bool markdown, bool ascii) {
+/* Says how to see each change. */
+static void put_hint(struct text *t, const struct diff *diff) {
+    struct text changes = {0};
+    put_changes(&changes, diff);
+    if (changes.n > 2)
+        put(t, "\n%s; --all lists them\n", changes.s + 2);
+}
+
+static void put_causes(struct text *t, const struct diff *diff, const struct measure *measure,
+                       struct diff_style style) {
+    int most = style.all ? diff->causes.n : CAUSES, shown = 0;
+    char effect[32];
+    for (int i = 0; i < diff->causes.n && shown < most; i++) {
+        const struct diff_cause *cause = &diff->causes.of[i];
+        if (llabs(cause->effect) <= diff->least && !style.all)
+            break;
+        if (shown++ == 0)
+            put(t, "%sCauses, by how much longer (+) or shorter (-) each alone makes B (%s)\n%s",
+                style.markdown ? "### " : "", measure->name, style.markdown ? "\n```\n" : "");
+        put(t, "%10s  ", signed_time(cause->effect, diff, measure, effect));
+        put_diff_cause(t, diff, cause);
+        put(t, "\n");
+    }
+    if (shown > 0)
+        put(t, "%s\n", style.markdown ? "```\n" : "");
+}
+
+static void put_diff(struct text *out, const struct diff *diff, struct diff_style style) {
     double last = fmax((double)diff->side[0]->makespan, (double)diff->side[1]->makespan) * diff->tick;
-    struct measure measure = measure_of(last, diff->unit ? diff->unit : "units", ascii);
-    put_summary(out, diff, &measure, ascii);
-    put_figures(out, diff, &measure, markdown);
+    struct measure measure = measure_of(last, diff->unit ? diff->unit : "units", style.ascii);
+    put_diff_sentence(out, diff, &measure);
+    put(out, "\n");
+    put_sides(out, diff, style.ascii);
+    put_causes(out, diff, &measure, style);
+    put_figures(out, diff, &measure, style.markdown);
     if (diff->rewired)
         put(out, "\n"
                  "The operations are the same, but some operands, waits or addresses differ.\n");
     if (diff->tick > 0 && diff->side[0]->n && diff->side[1]->n && !diff_same(diff))
-        put_account(out, diff, &measure, markdown);
-    put_groups(out, diff, diff->kind, diff->nkinds, "kind", &measure, markdown);
-    put_groups(out, diff, diff->link, diff->nlinks, "link", &measure, markdown);
-    put_classes(out, diff, &measure, markdown);
-    put_roots(out, diff, &measure, markdown);
+        put_account(out, diff, &measure, style.markdown);
+    put_groups(out, diff, diff->kinds.of, diff->kinds.n, "kind", &measure, style.markdown);
+    if (!style.all) {
+        put_hint(out, diff);
+        return;
+    }
+    put_groups(out, diff, diff->links.of, diff->links.n, "link", &measure, style.markdown);
+    put_classes(out, diff, &measure, style.markdown);
+    put_roots(out, diff, &measure, style.markdown);
+}
+
+void emit_diff_summary(struct text *out, const struct diff *diff, bool markdown, bool ascii) {
+    put_diff(out, diff, (struct diff_style){markdown, ascii, false});
+}
+
+void emit_diff(struct text *out, const struct diff *diff, bool markdown, bool ascii) {
+    put_diff(out, diff, (struct diff_style){markdown, ascii, true});
 }

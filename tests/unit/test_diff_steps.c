@@ -202,5 +202,5 @@ Test(diff_steps, median_ratio) {
                             "0\tcompute\t0\t2\tF\t0\t0\t\t\n"
                             "0\tcompute\t2\t6\tF\t0\t1\t\t\n";
     struct diff *d = diff_make(side_of_rows("a", read_tsv("a", a)), side_of_rows("b", read_tsv("b", b)));
-    cr_assert(d->nkinds == 1 && d->kind->bias == 3 && d->kind->low == 2 && d->kind->high == 4);
+    cr_assert(d->kinds.n == 1 && d->kinds.of->bias == 3 && d->kinds.of->low == 2 && d->kinds.of->high == 4);
 }

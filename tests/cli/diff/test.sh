@@ -9,7 +9,7 @@ trap 'rm -rf "$room"' EXIT
 
 # answers CODE ARGS...: expects the exit code; leaves stdout in out and stderr in err.
 answers() {
-    "$PIANOLA" diff "${@:2}" >"$room/out" 2>"$room/err" </dev/null
+    "$PIANOLA" diff --all "${@:2}" >"$room/out" 2>"$room/err" </dev/null
     local code=$?
     expect "diff ${*:2}: exit code ($(head -n 1 "$room/err"))" "$1" $code
 }
@@ -32,10 +32,10 @@ done
 for other in zb_h1 zbv; do
     "$PIANOLA" show schedules/$other.lua --format torch-csv >"$room/$other.csv"
     answers 1 $S schedules/$other.lua
-    tail -n +3 "$room/out" >"$room/scripts"
+    sed 2,3d "$room/out" >"$room/scripts"
     answers 1 "$room/dumped" "$room/$other.csv"
-    expect "$other: the files' names" "A $room/dumped B $room/$other.csv" "$(head -n 2 "$room/out" | paste -sd' ')"
-    expect "$other by scripts and by CSVs" "" "$(tail -n +3 "$room/out" | cmp - "$room/scripts" 2>&1)"
+    expect "$other: the files' names" "A $room/dumped B $room/$other.csv" "$(sed -n 2,3p "$room/out" | paste -sd' ')"
+    expect "$other by scripts and by CSVs" "" "$(sed 2,3d "$room/out" | cmp - "$room/scripts" 2>&1)"
 done
 answers 1 "$room/1f1b.csv" $S -D workers=8
 expect "-D is for the script" 1 "$(grep -c '^makespan  *33 units  *45 units' "$room/out")"
@@ -47,7 +47,7 @@ expect "work" "24 24 =" "$(row work)"
 expect "dependency" "9 3 -6" "$(row dependency)"
 expect "the account's sum" "33 27 -6" "$(row makespan 2)"
 expect "backwards that are split" "/ rank 0 compute  0B0  is 0I0 and 0W0" "$(grep -A 1 '^32 backwards' "$room/out" | tail -n 1)"
-expect "and none is in one only" "" "$(grep ' only in [AB]' "$room/out")"
+expect "and none is in one only" "" "$(grep -E ' [1-9][0-9]* only in [AB]' "$room/out")"
 answers 1 schedules/zb_h1.lua $S
 expect "turned: those that are one" "/ rank 0 compute  0I0  and 0W0 are 0B0" "$(grep -A 1 '^32 backwards' "$room/out" | tail -n 1)"
 answers 1 $S schedules/zb_h1.lua
@@ -107,6 +107,45 @@ for x in fsdp lpp cuckoo v_min dualpipev; do
         awk '$6 != 2 * $4 || /other/ && $4 > 0')"
 done
 
+# ---- the sentence, and the causes ----
+
+# first ARGS...: prints the sentence. causes ARGS...: prints the causes, one after the other.
+first() { "$PIANOLA" diff "$@" | head -n 1; }
+causes() { "$PIANOLA" diff "$@" | sed -n '/^Causes/,/^$/{/^ /p}' | tr -s ' ' | paste -sd'|'; }
+expect "ZB-H1" "B is 18.2 % shorter (33 -> 27 units): 32 backwards were split, so rank 0, which ends last, waits 6 units less for its dependencies" \
+    "$(first $S schedules/zb_h1.lua)"
+expect "and back" "B is 22.2 % longer (27 -> 33 units): 32 backwards were joined, so rank 0, which ends last, waits 6 units more for its dependencies" \
+    "$(first schedules/zb_h1.lua $S)"
+expect "its cause" " -6 32 backwards were split" "$(causes $S schedules/zb_h1.lua)"
+expect "its cause, turned" " +6 32 backwards were joined" "$(causes schedules/zb_h1.lua $S)"
+expect "GPipe is as long, and needs 12 activations where 1F1B needs 8" \
+    "B takes as long as A (33 units): 22 jobs were reordered, and the rank that needs the most memory needs 50 % more" "$(first $S schedules/gpipe.lua)"
+# Two stages on two ranks, a microbatch: 0F 1F 1B 0B in a row, 6 units. Stage 1's forward takes 3 more, its backward 1
+# less, and rank 0's update, which nothing waits for, does not count.
+cat >"$room/row.lua" <<'LUA'
+local p = params { f = 0.0, b = 0.0 }
+return schedule { workers = 2, stages = 2, batches = 1, w = function(s) return s, s end, n = function(s, b) return b end,
+  cost = function(s, b, d) return d == "F" and 1 + s * p.f or 2 + s * p.b end }
+LUA
+"$PIANOLA" compile "$room/row.lua" -o "$room/row" >/dev/null
+expect "a longer and a shorter job" "B is 33.3 % longer (6 -> 8 units): 1 job takes longer and 1 job takes less time, so rank 0, which ends last, waits 2 units more for its dependencies" \
+    "$(first "$room/row" "$room/row.lua" -D f=3.0 -D b=-1.0)"
+expect "their causes" " +3 1 F longer on rank 1: 1F0 on rank 1| -1 1 B shorter on rank 1: 1B0 on rank 1" "$(causes "$room/row" "$room/row.lua" -D f=3.0 -D b=-1.0)"
+# A slow rank explains all; messages, which take a hundredth of a unit longer, come after it.
+"$PIANOLA" compile $S --cluster schedules/clusters/latency.lua -D latency=0.01 -o "$room/quick" >/dev/null
+cat >"$room/slow.lua" <<'LUA'
+return cluster { link = function() return 0.02, math.huge end, speed = function(r) return r == 2 and 0.5 or 1 end }
+LUA
+causes "$room/quick" $S --cluster "$room/slow.lua" | tr '|' '\n' >"$room/said"
+expect "a slow rank before slow messages" "B longer on rank 2, F longer on rank 2" "$(head -n 2 "$room/said" | sed -E 's/^ [^ ]* [0-9]* //; s/, such.*//' | paste -sd, | sed 's/,/, /')"
+expect "roots: jobs come first" "2B 2B 2B" "$("$PIANOLA" diff --json "$room/quick" $S --cluster "$room/slow.lua" | python3 -c '
+import json, sys
+d = json.load(sys.stdin)
+print(*[r["op"][:2] for r in d["roots"][:3]])
+assert [abs(c["effect"]) for c in d["causes"]] == sorted((abs(c["effect"]) for c in d["causes"]), reverse=True)
+assert d["sentence"].startswith("B is ")')"
+expect "the list of changes is on demand" "0 1" "$("$PIANOLA" diff $S schedules/zb_h1.lua | grep -c '^/') $("$PIANOLA" diff $S schedules/zb_h1.lua | grep -c 'all lists them$')"
+
 # Swapping the two sides gives the same figures with opposite signs.
 answers 1 schedules/zb_h1.lua $S
 expect "dependency, turned" "3 9 +6" "$(row dependency)"
@@ -134,7 +173,7 @@ expect "moved: all jobs and updates" 14 "$(grep -c '^>' "$room/out")"
 sed 's/^0\tcompute\t\([0-9.]*\)\t\([0-9.]*\)\tB\t0\t7/0\tcompute\t\1\t34\tB\t0\t7/; s/^0\tcompute\t33\t33\tU/0\tcompute\t34\t34\tU/' \
     $A/timeline.tsv >"$room/late.tsv"
 answers 1 $A/timeline.tsv "$room/late.tsv"
-expect "one root" "d rank 0 0B7 ends +1 units; critical; pushed 1" "$(sed -n '/^Roots: 1,/{n;p}' "$room/out" | tr -s ' ')"
+expect "one root" "d rank 0 0B7 ends +1 units; makes B +1 units; critical; pushed 1" "$(sed -n '/^Roots: 1,/{n;p}' "$room/out" | tr -s ' ')"
 expect "its duration" "d rank 0 compute 0B7 2 -> 3 units" "$(grep -m 1 '^d rank' "$room/out" | tr -s ' ')"
 expect "work" "24 25 +1" "$(row work)"
 
@@ -234,9 +273,10 @@ expect "one that is gone" "+++ b/1f1b/timeline.tsv" "$(grep '^+++ .*tsv' "$room/
 cd "$root" || exit 2
 P=schedules/pipedream.lua
 "$PIANOLA" diff $P $P -D batches=2400 >"$room/out"
-expect "PipeDream and itself" "0 the same" "$? $(sed -n 5p "$room/out")"
-"$PIANOLA" diff $P schedules/pipedream_naive.lua -D batches=2400 >"$room/out"
-expect "PipeDream and without weight stashing" "1 they differ; 30 only in A, 33 read another version" "$? $(sed -n 5p "$room/out")"
+expect "PipeDream and itself" "0 the same" "$? $(head -n 1 "$room/out")"
+"$PIANOLA" diff --all $P schedules/pipedream_naive.lua -D batches=2400 >"$room/out"
+expect "PipeDream and without weight stashing" "1 B takes as long as A (45 units): 30 other operations were dropped, and 33 jobs read another version of the weights, and the rank that needs the most memory needs 20 % less" \
+    "$? $(head -n 1 "$room/out")"
 expect "a job of another version" "v rank 0 compute  0B5  reads v5 instead of v2" "$(grep 0B5 "$room/out")"
 expect "the copies that are not kept go by their versions" "- rank 0 compute  COPY 0#8" "$(grep 'COPY 0#8' "$room/out")"
 "$PIANOLA" diff $P schedules/pipedream_naive.lua -D batches=2400 --json >"$room/json"
@@ -246,14 +286,14 @@ print(len(d["reread"]), json.dumps(d["reread"][0]))' "$room/json")"
 # The length of a step counts, even if the programs write out the same part of it.
 for n in 1200 2400; do "$PIANOLA" show $P -D batches=$n --format streams >"$room/$n"; done
 "$PIANOLA" diff "$room/1200" "$room/2400" >"$room/out"
-expect "steps of other lengths" "1 period 4 times 298 in A, 4 times 598 in B|they differ" "$? $(sed -n '5,6p' "$room/out" | paste -sd'|')"
+expect "steps of other lengths" "1 they differ|period 4 times 298 in A, 4 times 598 in B" "$? $(sed -n '1p;6p' "$room/out" | paste -sd'|')"
 expect "and how much of each is written out" "B writes out 12 of a step's 2400 microbatches; its times and counts are of these" \
-    "$(sed -n 4p "$room/out")"
+    "$(sed -n 5p "$room/out")"
 expect "PipeDream and 2BW" "updates 1 1 1 1 in A, 4 4 4 4 in B" \
     "$("$PIANOLA" diff $P schedules/pipedream_2bw.lua -D batches=2400 | grep '^updates')"
 # One version changed by hand: a job declares another version than it reads.
 sed 's/^B 0 5 v2 /B 0 5 v4 /' "$room/2400" >"$room/v4"
-expect "by hand" "v rank 0 compute  0B5  reads v4 instead of v2" "$("$PIANOLA" diff "$room/2400" "$room/v4" | grep '^v')"
+expect "by hand" "v rank 0 compute  0B5  reads v4 instead of v2" "$("$PIANOLA" diff --all "$room/2400" "$room/v4" | grep '^v')"
 # A timeline does not number copies and gradients, so they match in order.
 "$PIANOLA" compile $P -D batches=2400 -o "$room/p" 2>/dev/null
 "$PIANOLA" diff "$room/p/streams.txt" "$room/p/timeline.tsv" >"$room/out"

@@ -191,7 +191,7 @@ hover='const say = (name, key, side = 0) => {
     document.body.dataset[key] = [...new Set([...needs, ...[p.op, ...p.twins].map(k => name_of(k) + " this"), ...(p.root >= 0 ? [name_of(p.root) + " root"] : [])])].sort().join(", ");
 };'
 data() { sed -nE "s/.*data-$1=\"([^\"]*)\".*/\1/p" "$room/dom"; }
-"$PIANOLA" diff schedules/gpipe.lua $S --html "$room/page.html" >"$room/text"
+"$PIANOLA" diff --all schedules/gpipe.lua $S --html "$room/page.html" >"$room/text"
 ask "$room/page.html" >"$room/dom" <<P
 $hover
 say('3F7', 'moved'); say('0B0', 'pushed');

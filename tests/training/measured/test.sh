@@ -12,7 +12,7 @@ G="--model schedules/models/gpt.lua"
 answers() {
     local code=$1 got
     shift
-    timeout 60 "$PIANOLA" diff "$@" >"$room/out" 2>"$room/err"
+    timeout 60 "$PIANOLA" diff --all "$@" >"$room/out" 2>"$room/err"
     got=$?
     expect "diff $*: exit code ($(head -n 1 "$room/err"))" "$code" "$got"
 }
@@ -136,7 +136,7 @@ answers 0 "$room/a.tsv" "$room/b.tsv" # of 164 operations, 8 would seem to diffe
 measure "$room/h.tsv" 8 0.03 1 >"$room/a.tsv"
 measure "$room/h.tsv" 8 0.03 2 "" RECV_F 1.2 >"$room/b.tsv" # messages take a fifth longer, in 3 % noise
 answers 1 "$room/a.tsv" "$room/b.tsv"
-expect "what is no chance" "24 longer" "$(sed -nE 's/.* ([0-9]+ longer) or shorter.*/\1/p' "$room/out" | head -n 1)"
+expect "what is no chance" "24 longer" "$(sed -nE 's/^([0-9]+ longer) or shorter.*/\1/p' "$room/out" | head -n 1)"
 expect "and what is" "~" "$(row makespan | awk '{ print $NF }')"
 expect "by kind" 1 "$(row RECV_F | awk '{ print ($3 > 1.15 && $3 < 1.25) }')"
 expect "by link: only forwards" "0 to 1,1 to 2,2 to 3" "$(sed -nE 's/^([0-9] to [0-9]).*/\1/p' "$room/out" | sort | paste -sd,)"

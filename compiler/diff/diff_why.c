@@ -1,0 +1,217 @@
+/* Says in a sentence what changed between two sides and what it bought, and lists the largest causes. */
+#include "diff.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SENTENCE = 3 }; /* maximum number of changes in the sentence */
+
+/* ---- what changed ---- */
+
+enum sort { JOBS, MESSAGES, OTHERS };
+static const char *const sort_name[] = {"job", "message", "other operation"};
+
+/* All causes of one class and sort. */
+struct part {
+    enum diff_class class;
+    enum sort sort;
+    bool less; /* LONGER, but shorter */
+    int n;
+    int64_t effect; /* the largest of its causes' */
+};
+
+static bool is_less(const struct diff *diff, const struct diff_cause *cause) {
+    const struct side *a = diff->side[0], *b = diff->side[1];
+    return cause->class == LONGER && diff_took(b, &b->op[cause->b]) < diff_took(a, &a->op[cause->a]);
+}
+
+static enum sort sort_of(int op) { return is_job(op) || op == OP_U ? JOBS : is_message(op) ? MESSAGES : OTHERS; }
+
+/* Orders by sort, then by effect, then by class. */
+static int by_importance(const void *x, const void *y) {
+    const struct part *a = x, *b = y;
+    if (a->sort != b->sort)
+        return a->sort < b->sort ? -1 : 1;
+    if (llabs(a->effect) != llabs(b->effect))
+        return llabs(a->effect) > llabs(b->effect) ? -1 : 1;
+    return a->class != b->class ? (a->class < b->class ? -1 : 1) : a->less - b->less;
+}
+
+static int list_parts(const struct diff *diff, struct part *part) {
+    int n = 0;
+    for (int i = 0; i < diff->causes.n; i++) {
+        const struct diff_cause *cause = &diff->causes.of[i];
+        struct part here = {cause->class, sort_of(cause->op), is_less(diff, cause), cause->n, cause->effect};
+        int k = 0;
+        while (k < n && (part[k].class != here.class || part[k].sort != here.sort || part[k].less != here.less))
+            k++;
+        if (k == n) {
+            part[n++] = here;
+            continue;
+        }
+        part[k].n += here.n;
+        if (llabs(here.effect) > llabs(part[k].effect))
+            part[k].effect = here.effect;
+    }
+    sort(part, (size_t)n, sizeof *part, by_importance);
+    return n;
+}
+
+static void put_part(struct text *t, const struct diff *diff, const struct part *part) {
+    bool one = part->n == 1, joined = diff->side[0]->n > 0;
+    const char *were = one ? "was" : "were", *take = one ? "takes" : "take";
+    for (int i = 0; part->class == SPLIT && i < diff->side[0]->n; i++)
+        if (diff->side[0]->op[i].split && diff->side[0]->op[i].op == OP_B)
+            joined = false;
+    if (part->class == SPLIT) {
+        put(t, "%d backward%s %s %s", part->n, one ? "" : "s", were, joined ? "joined" : "split");
+        return;
+    }
+    put(t, "%d %s%s ", part->n, sort_name[part->sort], one ? "" : "s");
+    switch (part->class) {
+    case ONLY_A: put(t, "%s dropped", were); return;
+    case ONLY_B: put(t, "%s added", were); return;
+    case MOVED:
+        put(t, "moved to %s", part->sort == JOBS ? (one ? "another rank" : "other ranks") : "other ranks or lanes");
+        return;
+    case REORDERED: put(t, "%s reordered", were); return;
+    default: put(t, "%s %s", take, part->less ? "less time" : "longer");
+    }
+}
+
+/* Lists the changes, jobs before all else. Returns whether there are any. */
+static bool put_parts(struct text *t, const struct diff *diff) {
+    struct part part[6 * NCLASSES];
+    int n = list_parts(diff, part), jobs = 0, shown, rest = 0;
+    while (jobs < n && part[jobs].sort == JOBS)
+        jobs++;
+    n = jobs > 0 ? jobs : n;
+    shown = n < SENTENCE ? n : SENTENCE;
+    for (int i = shown; i < n; i++)
+        rest += part[i].n;
+    for (int i = 0; i < shown; i++) {
+        put(t, "%s", i == 0 ? "" : i + 1 < shown || rest ? ", " : " and ");
+        put_part(t, diff, &part[i]);
+    }
+    if (rest)
+        put(t, " and %d other change%s", rest, rest > 1 ? "s" : "");
+    if (diff->reread)
+        put(t, "%s%d job%s another version of the weights", n ? ", and " : "", diff->reread,
+            diff->reread > 1 ? "s read" : " reads");
+    return n > 0 || diff->reread > 0;
+}
+
+/* ---- what it bought ---- */
+
+/* Says how a share of the time changed. */
+static void put_share(struct text *t, enum account account, const char *time, const char *unit, bool less) {
+    static const char *const of[NACCOUNTS] = {"",           " for its dependencies", " for messages",
+                                              " for lanes", " for memory",           " for no known reason"};
+    put(t, "%s %s %s %s%s", account == ACC_WORK ? "works" : "waits", time, unit, less ? "less" : "more", of[account]);
+}
+
+/* Says where the time went: the shares, largest first, that change as the makespan does, until they make most of its
+ * change; and the largest that changes the other way, if it matters. */
+static void put_shares(struct text *t, const struct diff *diff, const struct measure *measure) {
+    int64_t total = diff->side[1]->makespan - diff->side[0]->makespan, left = total, against = 0;
+    bool used[NACCOUNTS] = {0};
+    int sign = total < 0 ? -1 : 1, worst = -1;
+    char time[32];
+    put(t, ", so %s ",
+        diff->ends[0] == diff->ends[1] ? format("rank %d, which ends last,", diff->ends[0])
+                                       : "the rank that ends last");
+    for (int n = 0; n < 2 && sign * left * 5 > sign * total; n++) {
+        int best = -1;
+        int64_t most = 0;
+        for (int k = 0; k < NACCOUNTS; k++) {
+            int64_t change = diff->account[1][k] - diff->account[0][k];
+            if (!used[k] && sign * change > most) {
+                most = sign * change;
+                best = k;
+            }
+        }
+        if (best < 0)
+            break;
+        used[best] = true;
+        left -= sign * most;
+        put(t, n ? " and " : "");
+        put_share(t, (enum account)best, time_text((double)most * diff->tick, measure, time), measure->name, sign < 0);
+    }
+    for (int k = 0; k < NACCOUNTS; k++) {
+        int64_t change = diff->account[1][k] - diff->account[0][k];
+        if (-sign * change > against) {
+            against = -sign * change;
+            worst = k;
+        }
+    }
+    if (worst < 0 || against * 5 < sign * total)
+        return;
+    put(t, ", though it ");
+    put_share(t, (enum account)worst, time_text((double)against * diff->tick, measure, time), measure->name, sign > 0);
+}
+
+void put_diff_sentence(struct text *t, const struct diff *diff, const struct measure *measure) {
+    double x, y;
+    char a[32], b[32];
+    bool timed = diff_figure(diff, F_MAKESPAN, 0, &x) && diff_figure(diff, F_MAKESPAN, 1, &y);
+    bool chance = timed && diff->tells && diff_by_chance(diff->p[F_MAKESPAN]);
+    bool equal = timed && !diff_figure_changed(diff, F_MAKESPAN, x, y);
+    if (diff_same(diff)) {
+        put(t, "the same");
+        return;
+    }
+    if (!timed || x <= 0) {
+        put(t, "they differ");
+        put_changes(t, diff);
+        return;
+    }
+    if (chance)
+        put(t, "no significant change of the makespan (%s -> %s, p = %.2g)", time_text(x, measure, a),
+            diff_figure_text(F_MAKESPAN, y, measure, b), diff->p[F_MAKESPAN]);
+    else if (equal)
+        put(t, "B takes as long as A (%s)", diff_figure_text(F_MAKESPAN, y, measure, b));
+    else
+        put(t, "B is %.1f %% %s (%s -> %s", 100 * fabs(y / x - 1), y < x ? "shorter" : "longer",
+            time_text(x, measure, a), diff_figure_text(F_MAKESPAN, y, measure, b));
+    if (!chance && !equal)
+        put(t, diff->tells ? ", p = %.2g)" : ")", diff->p[F_MAKESPAN]);
+    struct text changes = {0};
+    if (put_parts(&changes, diff))
+        put(t, ": %s", changes.s);
+    else if (diff->repeated)
+        put(t, ": updates or repetitions differ");
+    else if (diff->rewired)
+        put(t, ": operands, waits or memory differ");
+    if (!chance && !equal)
+        put_shares(t, diff, measure);
+    else if (equal && diff_figure(diff, F_PEAK, 0, &x) && diff_figure(diff, F_PEAK, 1, &y) && x != y && x > 0)
+        put(t, ", and the rank that needs the most memory needs %.0f %% %s", 100 * fabs(y / x - 1),
+            y < x ? "less" : "more");
+}
+
+/* ---- causes ---- */
+
+/* Names what a cause's operations did: "12 F moved from rank 0 to rank 3". */
+void put_diff_cause(struct text *t, const struct diff *diff, const struct diff_cause *cause) {
+    const struct diff_op *a = cause->a >= 0 ? &diff->side[0]->op[cause->a] : NULL;
+    const struct diff_op *b = cause->b >= 0 ? &diff->side[1]->op[cause->b] : NULL;
+    struct part part = {cause->class, JOBS, is_less(diff, cause), cause->n, 0};
+    if (cause->class == SPLIT) {
+        put_part(t, diff, &part);
+        return;
+    }
+    const char *name = diff_op_name(a ? a : b);
+    put(t, "%d %s %s", cause->n, op_name[cause->op],
+        cause->class == ONLY_A      ? "only in A"
+        : cause->class == ONLY_B    ? "only in B"
+        : cause->class == MOVED     ? "moved"
+        : cause->class == REORDERED ? "reordered"
+        : part.less                 ? "shorter"
+                                    : "longer");
+    if (cause->rank >= 0)
+        put(t, " on rank %d", cause->rank);
+    if (cause->class == MOVED && a->rank != b->rank)
+        put(t, "%s%s from rank %d to rank %d", cause->n > 1 ? ", such as " : ": ", name, a->rank, b->rank);
+    else
+        put(t, "%s%s on rank %d", cause->n > 1 ? ", such as " : ": ", name, (a ? a : b)->rank);
+}
