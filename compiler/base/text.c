@@ -153,6 +153,13 @@ const char *number(double x, char *buf) {
     return buf;
 }
 
+const char *sum_text(double x, char *buf) {
+    if (x == floor(x))
+        return number(x, buf);
+    snprintf(buf, 32, "%.12g", x);
+    return number(strtod(buf, NULL), buf);
+}
+
 static int distance(const char *a, const char *b) {
     int la = (int)strlen(a), lb = (int)strlen(b), row[64];
     if (la >= 63 || lb >= 63)

@@ -23,6 +23,8 @@ const char *tame(const char *s);
 const char *number(double x, char *buf);
 /* Returns a count with its noun, which is given in the singular: "1 rank", "3 ranks", "8 microbatches". */
 const char *counted(int64_t n, const char *what);
+/* Returns a sum of times without its rounding error: an integer, or at most 12 significant digits. */
+const char *sum_text(double x, char *buf);
 int decimal_digits(int64_t n); /* length in decimal, with the sign of a negative number */
 
 /* Returns the name in names with the smallest edit distance to word, or NULL if none is near, for "did you mean". */

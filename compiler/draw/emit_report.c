@@ -122,10 +122,16 @@ void emit_report(struct text *out, const struct report *report, const struct sty
     put_rank_figures(out, report, &measure);
     if (strcmp(report->unit, "F") != 0) /* bytes are real only with a model */
         put_held(out, report);
-    put(out, "\nmakespan     %s %s\n", time_text(report->makespan, &measure, a), measure.name);
+    put(out, "\nmakespan     %s %s", time_text(report->makespan, &measure, a), measure.name);
+    double share = share_of_units(report);
+    if (strcmp(report->unit, "F") == 0 && share != 1)
+        put(out, "; %s where F is 1 for a rank's share of the model, as in `compare`",
+            time_text(report->makespan * share, &measure, a));
+    put(out, "\n");
     put(out, "bubble       %.1f %%%s%s%s\n", 100 * report->bubble, beside_bubble(report),
         *waits_text(report) ? "; " : "", waits_text(report));
-    put(out, "throughput   %.3f F + backward per rank in the time of one (rho = S B / (L W))\n", report->throughput);
+    put(out, "throughput   %.3f of the ranks' time is progress: F, B, I and W, but no recomputation\n",
+        report->throughput);
     put_bounds(out, report, &measure);
     put_steady(out, report, &measure);
     put_spare(out, report);

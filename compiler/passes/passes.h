@@ -185,6 +185,12 @@ struct report {
     const struct jitter *jitter; /* NULL: not requested */
 };
 const char *time_unit(const struct spec *sp); /* returns report.unit */
+/* Returns the factor that converts units, of which a stage's F takes one, to those of which a rank's share of the model
+ * does: schedules with more stages than ranks then compare with others. */
+static inline double share_of_units(const struct report *report) {
+    double slices = report->slices ? report->slices : 1;
+    return (double)report->workers / report->stages / slices;
+}
 struct report *report_make(const struct compile *c);
 
 /* bounds.c: sets the bounds, the gap and the figures beside them; needs the makespan, and of each rank its busy time

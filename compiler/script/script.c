@@ -109,6 +109,16 @@ const char *script_name(const char *path) {
     return strcmp(name, "-") ? name : "stdin";
 }
 
+/* Dies if the schedule's cost() counts units beside a model that counts FLOP, since sums of both mean nothing. */
+static void check_cost_unit(const struct spec *sp) {
+    for (int j = 0; j < sp->njobs; j++)
+        if (sp->model && !is_costs(sp) && sp->machine.flops == 0 && !sp->machine.took && !isnan(sp->job[j].cost))
+            die("%s: cost() says how long jobs take, but the model counts FLOP, and no sum of both means anything; "
+                "give "
+                "a cluster with flops, beside which cost() returns seconds, or leave cost() or --model out",
+                sp->file);
+}
+
 struct spec *script_load(const struct script_args *args) {
     struct spec *sp = NEW(struct spec, 1);
     sp->choices.lanes = args->lanes;
@@ -129,6 +139,7 @@ struct spec *script_load(const struct script_args *args) {
     if (args->cluster)
         run_script(SCRIPT_CLUSTER, args->cluster, &set, extract_cluster, sp, args);
     sp->machine.memory = args->memory > 0 ? args->memory : sp->machine.memory;
+    check_cost_unit(sp);
     if (!args->used)
         check_settings(&set);
     return sp;

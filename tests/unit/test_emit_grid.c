@@ -289,20 +289,21 @@ static const char *table(const struct report *r, bool ascii) {
 }
 
 Test(emit_report, is_a_table_and_a_summary) {
-    cr_assert_str_eq(table(report_1f1b(), false),
-                     "1f1b: 2 workers, 4 stages, 8 microbatches\n"
-                     "\n"
-                     "      time              peak           received                           stages\n"
-                     "rank  busy  idle  span  live   memory  act  grad  weight  part     bytes  stored\n"
-                     "   0    24     9    33     4      7 B    0     8       0     0       8 B       1\n"
-                     "   1    24     9    30     3  10239 B    8     8     120     1  20.0 KiB       2\n"
-                     "\n"
-                     "makespan     33 units\n"
-                     "bubble       27.3 %\n"
-                     "throughput   0.727 F + backward per rank in the time of one (rho = S B / (L W))\n"
-                     "lower bound  24 units, from a rank's work (path 12, live activations 24)\n"
-                     "gap          37.5 %\n"
-                     "memory-time  of peaks x makespan 72.7 % needed, 6.1 % held waiting, 21.2 % empty\n");
+    cr_assert_str_eq(
+        table(report_1f1b(), false),
+        "1f1b: 2 workers, 4 stages, 8 microbatches\n"
+        "\n"
+        "      time              peak           received                           stages\n"
+        "rank  busy  idle  span  live   memory  act  grad  weight  part     bytes  stored\n"
+        "   0    24     9    33     4      7 B    0     8       0     0       8 B       1\n"
+        "   1    24     9    30     3  10239 B    8     8     120     1  20.0 KiB       2\n"
+        "\n"
+        "makespan     33 units; 16.5 where F is 1 for a rank's share of the model, as in `compare`\n"
+        "bubble       27.3 %\n"
+        "throughput   0.727 of the ranks' time is progress: F, B, I and W, but no recomputation\n"
+        "lower bound  24 units, from a rank's work (path 12, live activations 24)\n"
+        "gap          37.5 %\n"
+        "memory-time  of peaks x makespan, 72.7 % is needed, 6.1 % held by activations that wait, 21.2 % empty\n");
 }
 
 Test(emit_report, says_which_bound_it_is) {

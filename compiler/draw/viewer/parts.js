@@ -1,4 +1,4 @@
-// The elements of a viewer: controls, the canvas with its map, the legend, what is said of the selection, and tables.
+// The elements of a viewer: controls, the canvas with its map, the legend, the description of the selection, and tables.
 
 const HINT = 'Point at an operation to see what it needs; a click keeps it. The wheel zooms time, dragging pans, dragging on the ruler or with Shift measures. ' +
   'Keys: w s zoom, a d pan, f goes to the selection, , . next in the row, ← → along dependencies, ↑ ↓ rows, 0 all, Escape.';

@@ -65,7 +65,7 @@ static void stage_script(const struct curve *curve, const char *file, const char
     struct text script = {0};
     char a[32];
     put(&script, "-- The best order known of the jobs of %s with %s: %s.\n", command_line(&curve->first.args), limit,
-        number(makespan, a));
+        sum_text(makespan, a));
     emit_sequence(&script, curve->first.costs, lists_by_start(curve->first.spec, start));
     stage_file(file, &script, false);
 }
@@ -197,7 +197,7 @@ static void put_known_json(struct text *t, const struct curve *curve, const stru
         if (!lies_at(curve, known, point))
             continue;
         put(t, "%s{\"schedule\": %s, \"peak\": %s, \"makespan\": %s}", comma, quoted(known->name),
-            number(known->peak, a), number(known->makespan, b));
+            number(known->peak, a), sum_text(known->makespan, b));
         comma = ", ";
     }
     put_word(t, "]");
@@ -209,8 +209,9 @@ static void put_curve_json(struct text *t, const struct curve *curve) {
     for (int i = 0; i < curve->frontier.n; i++) {
         const struct point *point = &curve->frontier.point[i];
         put(t, "%s{\"%s\": %.0f, \"makespan\": %s, \"lower_bound\": %s, \"optimal\": %s", i ? ",\n " : "",
-            curve->bytes ? "memory" : "cap", allowed_at(curve, point), number_or_null(point->makespan, a),
-            number_or_null(point->lower, b), point->proved ? "true" : "false");
+            curve->bytes ? "memory" : "cap", allowed_at(curve, point),
+            isfinite(point->makespan) ? sum_text(point->makespan, a) : "null",
+            isfinite(point->lower) ? sum_text(point->lower, b) : "null", point->proved ? "true" : "false");
         put_known_json(t, curve, point);
         if (curve->folder && curve->bytes)
             put(t, ", \"script\": %s, \"certificate\": %s", quoted(file_with(curve, point->memory, "lua")),

@@ -66,15 +66,15 @@ static const char *holds(const struct closed *closed, const char *before) {
             put_word(&t, "it does not run\n");
             continue;
         }
-        put(&t, "%s, ", number(hold->makespan, a));
+        put(&t, "%s, ", sum_text(hold->makespan, a));
         if (stays_optimal(hold) > 0)
             put_word(&t, "optimal\n");
         else if (stays_optimal(hold) < 0)
-            put(&t, "not optimal: %s is possible\n", number(hold->best, b));
+            put(&t, "not optimal: %s is possible\n", sum_text(hold->best, b));
         else if (isnan(hold->lower))
             put_word(&t, "and the script cannot be asked for so many\n");
         else
-            put(&t, "and no order takes less than %s\n", number(hold->lower, b));
+            put(&t, "and no order takes less than %s\n", sum_text(hold->lower, b));
     }
     return t.s;
 }
@@ -86,8 +86,9 @@ static void put_closed_json(struct text *t, const struct closed *closed) {
     for (int i = 0; i < closed->nholds; i++) {
         const struct hold *hold = &closed->hold[i];
         put(t, "%s{\"batches\": %d, \"makespan\": %s, \"best\": %s, \"lower_bound\": %s, \"optimal\": %s}",
-            i ? ", " : "", hold->batches, isinf(hold->makespan) ? "null" : number(hold->makespan, a),
-            isfinite(hold->best) ? number(hold->best, b) : "null", isnan(hold->lower) ? "null" : number(hold->lower, c),
+            i ? ", " : "", hold->batches, isinf(hold->makespan) ? "null" : sum_text(hold->makespan, a),
+            isfinite(hold->best) ? sum_text(hold->best, b) : "null",
+            isnan(hold->lower) ? "null" : sum_text(hold->lower, c),
             stays_optimal(hold) > 0   ? "true"
             : stays_optimal(hold) < 0 ? "false"
                                       : "null");
@@ -102,8 +103,8 @@ static void put_optimum_json(struct text *t, const struct settings *settings, co
     put(t, "{\"schema\": 1, \"schedule\": %s", quoted(c->spec->name));
     if (settings->output)
         put_closed_json(t, closed);
-    put(t, ", \"makespan\": %s, \"own\": %s, \"lower_bound\": %s, ", number(figures->makespan, a),
-        c->sched ? number(c->sched->makespan, b) : "null", number(figures->lower, d));
+    put(t, ", \"makespan\": %s, \"own\": %s, \"lower_bound\": %s, ", sum_text(figures->makespan, a),
+        c->sched ? sum_text(c->sched->makespan, b) : "null", sum_text(figures->lower, d));
     put(t, "\"optimal\": %s, \"proof\": \"%s\", \"states\": %d, \"seconds\": %s", figures->optimal ? "true" : "false",
         best->proof == PROOF_COVER ? "cover" : "work", figures->states, format("%.3f", figures->seconds));
     const struct noisy *noisy = &figures->noisy;
@@ -150,10 +151,10 @@ static void put_result(struct text *t, const struct settings *settings, const st
         put_optimum_json(t, settings, c, in, best, closed, figures);
         return;
     }
-    put(t, "%s: %s %s; the script's own order %s\n", c->spec->name, number(figures->makespan, a),
+    put(t, "%s: %s %s; the script's own order %s\n", c->spec->name, sum_text(figures->makespan, a),
         figures->optimal ? "is optimal" : "is the best known",
-        !c->sched ? "comes to a deadlock" : format("takes %s%s", number(c->sched->makespan, b), exceeds(c, in)));
-    put(t, "no order takes less than %s: %s\n", number(figures->lower, a), how(best));
+        !c->sched ? "comes to a deadlock" : format("takes %s%s", sum_text(c->sched->makespan, b), exceeds(c, in)));
+    put(t, "no order takes less than %s: %s\n", sum_text(figures->lower, a), how(best));
     if (!figures->optimal)
         put(t, "between them are %.3g %%%s\n", 100 * (figures->makespan - figures->lower) / figures->makespan,
             in->rounded ? "; times were rounded down to a thousandth of the longest job for the bound" : "");
@@ -197,8 +198,8 @@ static struct closed write_results(const struct settings *settings, const struct
     write_script(settings, &closed,
                  format("-- The best order of the jobs of %s: %s, and no order takes less than %s.\n"
                         "-- The proof is %s, which `pianola check-bound` checks.\n%s",
-                        command_line(&settings->args), number(closed.makespan, a),
-                        number((double)best->lower * in->tick, b), tame(certificate_of(settings->output)),
+                        command_line(&settings->args), sum_text(closed.makespan, a),
+                        sum_text((double)best->lower * in->tick, b), tame(certificate_of(settings->output)),
                         holds(&closed, "-- ")));
     stage_file(certificate_of(settings->output), certificate, false);
     place_files();
@@ -232,25 +233,25 @@ static void put_span(struct text *t, const struct settings *settings, const stru
     char a[32], b[32], d[32], e[32];
     if (settings->json) {
         put(t, "{\"schema\": 1, \"schedule\": %s, \"objective\": \"span\", \"span\": %s, \"own\": %s, ",
-            quoted(c->spec->name), number(span, a), c->sched ? number(own, b) : "null");
+            quoted(c->spec->name), sum_text(span, a), c->sched ? sum_text(own, b) : "null");
         put(t, "\"early\": %s, \"lower_bound\": %s, \"optimal\": %s, \"proof\": \"%s\", \"states\": %d",
-            number(early, d), number(lower, e), optimal ? "true" : "false",
+            sum_text(early, d), sum_text(lower, e), optimal ? "true" : "false",
             best->proof == PROOF_WORK ? "work" : "cover", covering_states(best));
         if (settings->output)
             put(t, ", \"certificate\": %s", quoted(certificate_of(settings->output)));
         put_word(t, "}\n");
         return;
     }
-    put(t, "%s: a largest span of %s %s; the script's own order %s\n", c->spec->name, number(span, a),
+    put(t, "%s: a largest span of %s %s; the script's own order %s\n", c->spec->name, sum_text(span, a),
         optimal ? "is optimal" : "is the best known",
-        c->sched ? format("takes %s", number(own, b)) : "comes to a deadlock");
+        c->sched ? format("takes %s", sum_text(own, b)) : "comes to a deadlock");
     put(t, "%s less than %s\n",
         best->proof == PROOF_WORK ? "a rank's work, with what leads from it to another of its jobs, takes no"
                                   : format("with starts at multiples of %s, no order of any of %d states leads to",
-                                           number(in->tick, e), covering_states(best)),
-        number(lower, d));
+                                           sum_text(in->tick, e), covering_states(best)),
+        sum_text(lower, d));
     if (early > span * (1 + 1e-9))
-        put(t, "where every rank begins as early as it can, the same order takes %s\n", number(early, e));
+        put(t, "where every rank begins as early as it can, the same order takes %s\n", sum_text(early, e));
     if (settings->output)
         put(t, "wrote %s, a sequence, and the certificate to %s\n", settings->output, certificate_of(settings->output));
 }
@@ -266,7 +267,7 @@ static void find_span(struct text *t, const struct settings *settings, const str
         write_script(
             settings, &closed,
             format("-- %s: ranks that begin as late as is right take %s at most from their first job to their last.\n",
-                   command_line(&settings->args), number((double)best->makespan * in->tick, a)));
+                   command_line(&settings->args), sum_text((double)best->makespan * in->tick, a)));
         stage_file(certificate_of(settings->output), &certificate, false);
         place_files();
     }
@@ -281,17 +282,17 @@ static void put_optimal_period(struct text *t, const struct settings *settings, 
     bool known = isfinite(closed->period), optimal = known && closed->period <= lower * (1 + 1e-9);
     if (settings->json) {
         put(t, "{\"schema\": 1, \"schedule\": %s, \"objective\": \"period\", \"period\": %s, ", quoted(c->spec->name),
-            known ? number(closed->period, a) : "null");
-        put(t, "\"lower_bound\": %s, \"optimal\": %s, \"proof\": \"%s\", \"rule\": %s}\n", number(lower, b),
+            known ? sum_text(closed->period, a) : "null");
+        put(t, "\"lower_bound\": %s, \"optimal\": %s, \"proof\": \"%s\", \"rule\": %s}\n", sum_text(lower, b),
             optimal ? "true" : "false", proof, closed->kind ? quoted(closed->kind) : "null");
         return;
     }
     if (known)
-        put(t, "%s: %s for each further microbatch %s\n", c->spec->name, number(closed->period, a),
+        put(t, "%s: %s for each further microbatch %s\n", c->spec->name, sum_text(closed->period, a),
             optimal ? "is optimal" : "is the best known");
     else
         put(t, "%s: no rule and no pattern is known for any number of microbatches\n", c->spec->name);
-    put(t, "no steady state takes less than %s: %s\n", number(lower, b),
+    put(t, "no steady state takes less than %s: %s\n", sum_text(lower, b),
         !strcmp(proof, "work") ? "a rank's work for a microbatch"
                                : "how long a rank must hold what a microbatch keeps, against the room for it");
     if (settings->output)
@@ -308,8 +309,8 @@ static void optimize_period(struct text *t, const struct settings *settings, con
         write_script(settings, &closed,
                      format("-- %s: with each further microbatch %s more, and no steady state takes less than %s.\n",
                             command_line(&settings->args),
-                            isfinite(closed.period) ? number(closed.period, a) : "it is not known how much",
-                            number(lower, b)));
+                            isfinite(closed.period) ? sum_text(closed.period, a) : "it is not known how much",
+                            sum_text(lower, b)));
         place_files();
     }
     put_optimal_period(t, settings, c, &closed, lower, bound.memory > bound.work ? "memory" : "work");
@@ -439,6 +440,8 @@ int cmd_optimal(const struct settings *settings) {
     figures.makespan = best.start ? time_of_order(&c, best.start) : c.sched->makespan;
     figures.lower = (double)best.lower * in->tick;
     figures.optimal = is_accepted(certificate.s) && excess == 0 && best.lower >= best.makespan && !in->rounded;
+    if (figures.optimal)
+        figures.lower = fmin(figures.lower, figures.makespan); /* the bound adds up the same times in another order */
     figures.states = covering_states(&best);
     figures.seconds = seconds_now() - begin;
     put_result(&out, settings, &c, in, &best, &closed, &figures);

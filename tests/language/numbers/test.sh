@@ -38,7 +38,7 @@ for name in free absorbed last free_backward extremes; do
     done
     "$PIANOLA" compile "$schedule" -o "$room/$name" >/dev/null 2>&1
     expect "$name compiles" 0 $?
-    expect "$name as compiled, read again" "the same" "$("$PIANOLA" diff "$room/$name" "$schedule" | sed -n 3p)"
+    expect "$name as compiled, read again" "the same" "$("$PIANOLA" diff "$room/$name" "$schedule" | head -n 1)"
     expect "$name beside 1F1B" 1 "$("$PIANOLA" diff "$schedule" schedules/1f1b.lua --svg "$room/a.svg" >/dev/null 2>&1; echo $?)"
     expect "$name against itself" 0 "$("$PIANOLA" diff "$schedule" "$schedule" --json >/dev/null 2>&1; echo $?)"
 done
@@ -74,4 +74,16 @@ expect "every row says its unit" "s FLOP F" "$(for args in "$gpt -D flops=1e12" 
     "$PIANOLA" show $args --format tsv | tail -n +2 | cut -f 10 | sort -u
 done | xargs)"
 expect "and so do figures" "time, ms" "$("$PIANOLA" show $gpt -D flops=1e12 --ascii | grep -o 'time, [a-z]*')"
+# Nor are units of a script's own costs and FLOP, or seconds.
+costs own 1.5
+expect "cost() beside a model" "pianola: error: $room/own.lua: cost() says how long jobs take, but the model counts FLOP, and no sum of both means anything; give a cluster with flops, beside which cost() returns seconds, or leave cost() or --model out" \
+    "$("$PIANOLA" check "$room/own.lua" --model schedules/models/gpt.lua 2>&1)"
+expect "with a cluster, cost() returns seconds" s "$(figure unit "$room/own.lua" --model schedules/models/gpt.lua \
+    --cluster schedules/clusters/latency.lua -D flops=1e12)"
+
+# Schedules of unlike numbers of stages: show's units, and compare's.
+expect "both units" "57 units; 28.5 where F is 1 for a rank's share of the model, as in \`compare\`" \
+    "$("$PIANOLA" show schedules/interleaved.lua | sed -n 's/^makespan *//p')"
+expect "compare's unit" 28.5 "$("$PIANOLA" compare schedules/interleaved.lua | awk '$1 == "interleaved" { print $3 }')"
+expect "one unit where both agree" "33 units" "$("$PIANOLA" show schedules/1f1b.lua | sed -n 's/^makespan *//p')"
 finish

@@ -121,4 +121,14 @@ expect "noise counts for the makespan" "pianola: error: --jitter: noise counts f
     "$("$PIANOLA" optimal tests/search/optimal/caps.lua --objective span --jitter 10% 2>&1)"
 expect "recomputing costs time" "41" "$("$PIANOLA" optimal schedules/1f1b.lua --recompute --json | sed -nE 's/.*"makespan": ([^,]*),.*/\1/p')"
 
+# Sums of decimal fractions show no rounding errors, and a bound that is reached is not above what reaches it.
+cat >"$room/fractions.lua" <<'LUA'
+return schedule { workers = 4, stages = 4, batches = 4, w = function(s) return s, s end,
+  n = function(s, b, d) return b end, cost = function(s, b, d) return d == "F" and 1.1 or 2.3 + 0.1 * s end }
+LUA
+expect "fractions" "fractions: 25.3 is optimal; the script's own order takes 25.3|no order takes less than 25.3" \
+    "$("$PIANOLA" optimal "$room/fractions.lua" | sed 's/: a rank.*//' | paste -sd'|')"
+expect "fractions, as JSON" '"makespan": 25.3, "own": 25.3, "lower_bound": 25.3' \
+    "$("$PIANOLA" optimal "$room/fractions.lua" --json | grep -o '"makespan": [^,]*, "own": [^,]*, "lower_bound": [^,]*')"
+
 finish
