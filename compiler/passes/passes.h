@@ -185,8 +185,8 @@ struct report {
     const struct jitter *jitter; /* NULL: not requested */
 };
 const char *time_unit(const struct spec *sp); /* returns report.unit */
-/* Returns the factor that converts units, of which a stage's F takes one, to those of which a rank's share of the model
- * does: schedules with more stages than ranks then compare with others. */
+/* Returns the factor that converts units, in which a stage's F takes one, to units in which the F of a rank's share of
+ * the model takes one. Schedules with more stages than ranks then compare with others. */
 static inline double share_of_units(const struct report *report) {
     double slices = report->slices ? report->slices : 1;
     return (double)report->workers / report->stages / slices;
