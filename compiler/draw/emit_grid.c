@@ -137,7 +137,7 @@ static void cover_columns(struct canvas *canvas, int r, int32_t i) {
 
 /* Assigns each column to a kind, or to idle time (NOPS): to the one that is owed most, when all kinds are owed their
  * shares of the columns so far. A column of one kind alone settles all debts. */
-static void mix_letters(struct canvas *canvas) {
+static void share_columns(struct canvas *canvas) {
     double owed[NOPS + 1] = {0};
     int before = NOPS;
     for (int x = 0; x < canvas->columns; x++) {
@@ -168,7 +168,7 @@ static void paint_row(struct canvas *canvas, int r) {
     for (int i = 0; i < canvas->p->rank[r].nins; i++)
         if (is_on_lane(canvas, r, i))
             cover_columns(canvas, r, i);
-    mix_letters(canvas);
+    share_columns(canvas);
 }
 
 /* Returns a microbatch's number in the script: 3, or 3.1. */

@@ -19,8 +19,8 @@ function makeEditor(host, options) {
     `<textarea spellcheck="false" autocapitalize="off" autocomplete="off" autocorrect="off"${options.wraps ? '' : ' wrap="off"'}></textarea>` +
     '<ul class="names" role="listbox" hidden></ul></div>';
   const [lines, layer, area, list] = ['.lines', '.layer', 'textarea', '.names'].map(s => host.querySelector(s));
-  const LONG = 200000; // characters; longer texts have no colours
-  let marks = new Map(), leaving = false, shown = [], picked = 0;
+  const LONG = 200000, SHORT = 8000; // characters: longer texts than LONG have no colours; up to SHORT, each input is drawn
+  let marks = new Map(), leaving = false, shown = [], picked = 0, opened = 0; // opened: where the text was when names were offered
   area.setAttribute('aria-label', options.label);
   host.classList.toggle('wraps', Boolean(options.wraps));
   list.id = host.id + '-names';
@@ -38,9 +38,16 @@ function makeEditor(host, options) {
     });
     layer.innerHTML = body.join('');
     area.classList.toggle('plain', html.length === 0);
-    lines.innerHTML = rows.map((_, i) => `<i>${marks.has(i + 1) ? `<b>${i + 1}</b>` : i + 1}</i>`).join('') + '<i></i>';
+    const numbers = rows.map((_, i) => (marks.has(i + 1) ? `<b>${i + 1}</b>` : i + 1));
+    lines.innerHTML = options.wraps ? numbers.map(n => `<i>${n}</i>`).join('') : numbers.join('\n') + '\n ';
     number();
     follow();
+  }
+
+  let soon = 0;
+  function drawSoon() {
+    cancelAnimationFrame(soon);
+    soon = requestAnimationFrame(draw);
   }
 
   function number() { // gives each number the height of its line, which may go on below
@@ -83,6 +90,7 @@ function makeEditor(host, options) {
     const style = getComputedStyle(area), height = parseFloat(style.lineHeight), row = area.value.slice(0, from).split('\n').length, of = layer.children[row - 1];
     const down = (of ? of.offsetTop + of.offsetHeight - layer.offsetTop : row * height) - area.scrollTop + (of ? 0 : parseFloat(style.paddingTop));
     list.hidden = false;
+    opened = area.scrollTop;
     list.style.top = `${down}px`;
     list.style.left = `clamp(0px, calc(${before.length}ch + ${8 - area.scrollLeft}px), calc(100% - 19rem))`;
     choose(0);
@@ -123,12 +131,16 @@ function makeEditor(host, options) {
   area.addEventListener('input', event => {
     if (typing) return;
     marks = new Map();
-    draw();
+    if (area.value.length > SHORT) drawSoon(); // pasted lines come one by one
+    else draw();
     if (options.names.length && (event.inputType || '').startsWith('insert') && /\w$/.test(area.value.slice(0, area.selectionStart))) complete(false);
     else close();
     options.changed(area.value);
   });
-  area.addEventListener('scroll', () => { follow(); close(); });
+  area.addEventListener('scroll', () => {
+    follow();
+    if (Math.abs(area.scrollTop - opened) > 2) close(); // what moves away from the names that it offers
+  });
   area.addEventListener('blur', () => { leaving = false; close(); });
   list.addEventListener('mousedown', event => {
     event.preventDefault();

@@ -10,7 +10,7 @@ const plotWidth = f => Math.max(1, f.width - f.layout.left - 8);
 const xAt = (f, t) => f.layout.left + ((t - f.from) / (f.to - f.from)) * plotWidth(f);
 const timeAt = (f, x) => f.from + ((x - f.layout.left) / plotWidth(f)) * (f.to - f.from);
 const topOf = (f, entry) => RULER + entry.y - f.y;
-const packed = ([r, g, b]) => (255 << 24 | Math.round(b) << 16 | Math.round(g) << 8 | Math.round(r)) >>> 0;
+const pixelOf = ([r, g, b]) => (255 << 24 | Math.round(b) << 16 | Math.round(g) << 8 | Math.round(r)) >>> 0;
 
 function inSight(f, lane) { // the range of a lane's operations that are in sight
   const { start, end } = f.timeline.ops, first = Math.max(lane.first, firstAfter(end, lane.first, lane.end, f.from) - 1);
@@ -41,13 +41,13 @@ function toLine(f, acc, rows, line, end) {
     const colour = 0xff000000 | (acc[k + 2] * w + b0 * idle) << 16 | (acc[k + 1] * w + g0 * idle) << 8 | (acc[k] * w + r0 * idle);
     line[x++] = colour;
   }
-  line.fill(packed(f.ink.paper), last);
+  line.fill(pixelOf(f.ink.paper), last);
 }
 
 function separate(f, lane, hidden, line) { // a gap between operations that have room for one
   const { start, end, flags } = f.timeline.ops, [first, last] = inSight(f, lane), k = line.length / (f.to - f.from);
   if (last - first > line.length / 5) return;
-  const paper = packed(f.ink.paper);
+  const paper = pixelOf(f.ink.paper);
   for (let i = first; i < last; i++) {
     const x = Math.round((start[i] - f.from) * k);
     const touches = i > lane.first && end[i - 1] >= start[i];
@@ -75,7 +75,7 @@ function paintPixels(f, pixels, W, H) {
     }
     paintLines(f, pixels, W, H, y - f.y, h, lines.slice(0, halves.length));
   };
-  pixels.fill(packed(f.ink.paper));
+  pixels.fill(pixelOf(f.ink.paper));
   for (let i = 0, next; i < entries.length; i = next) {
     const e = entries[i], y = device(e);
     for (next = i + 1; next < entries.length && device(entries[next]) === y;) next++; // rows that share a line of pixels

@@ -19,6 +19,7 @@
 #include "frontier.h"
 #include "optimal.h"
 #include "cli/terminal.h"
+#include "draw/svg.h"
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -304,11 +305,38 @@ static void draw_curve(struct text *t, const struct curve *curve) {
                   curve->bytes ? "bytes" : "live activations", step, frontier->n, mark, nmarks);
 }
 
-/* Dies before the search if its picture could not be written afterwards. */
-static void check_picture(const struct settings *settings) {
-    if (settings->diff.svg && strcmp(settings->diff.svg, "-") == 0)
-        die("--svg -: the figures go to stdout; name a file for the picture");
-    check_destination(settings->diff.svg, settings);
+/* Dies before the search if a picture could not be written afterwards. */
+static void check_picture(const char *option, const char *file, const struct settings *settings) {
+    if (file && strcmp(file, "-") == 0)
+        die("%s -: the figures go to stdout; name a file for the picture", option);
+    check_destination(file, settings);
+}
+
+static void put_curve_page(struct text *t, const struct curve *curve, const struct text *picture, const char *command) {
+    struct text table = {0};
+    put_curve_table(&table, curve);
+    const struct figure figure[] = {{"points", format("%d", curve->frontier.n)},
+                                    {"known schedules", format("%d", curve->nknown)}};
+    struct page page = {.name = format("%s: the least makespan over memory", curve->first.spec->name),
+                        .command = command,
+                        .figure = figure,
+                        .nfigures = 2,
+                        .report = table.s,
+                        .svg = picture};
+    put_page(t, &page);
+}
+
+/* Stages the pictures that were asked for. */
+static void stage_pictures(const struct curve *curve, const struct settings *settings) {
+    struct text picture = {0}, page = {0};
+    if (settings->diff.svg || settings->diff.html)
+        draw_curve(&picture, curve);
+    if (settings->diff.svg)
+        stage_file(settings->diff.svg, &picture, false);
+    if (settings->diff.html) {
+        put_curve_page(&page, curve, &picture, settings->command);
+        stage_file(settings->diff.html, &page, false);
+    }
 }
 
 /* Dies if the script has something that is not counted in bytes. */
@@ -324,8 +352,9 @@ int cmd_frontier(const struct settings *settings) {
     struct curve curve = {.first.args = settings->args,
                           .bytes = settings->search.bytes,
                           .folder = settings->output ? folder_named(settings->output) : NULL};
-    struct text out = {0}, picture = {0};
-    check_picture(settings);
+    struct text out = {0};
+    check_picture("--svg", settings->diff.svg, settings);
+    check_picture("--html", settings->diff.html, settings);
     curve.first.args.used = used;
     compile_until(&curve.first, SPEC);
     if (curve.bytes)
@@ -344,10 +373,7 @@ int cmd_frontier(const struct settings *settings) {
     stage_steps(&curve);
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\033[K");
-    if (settings->diff.svg) {
-        draw_curve(&picture, &curve);
-        stage_file(settings->diff.svg, &picture, false);
-    }
+    stage_pictures(&curve, settings);
     place_files();
     tell_left_out(&curve);
     (settings->json ? put_curve_json : put_curve_table)(&out, &curve);

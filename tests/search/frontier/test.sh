@@ -143,8 +143,10 @@ well_formed "the picture" "$room/a.svg"
 as_png "the picture" "$room/a.svg"
 expect "a circle for each schedule" 2 "$(grep -c '^<circle' "$room/a.svg")"
 expect "a step for each cap" 7 "$(grep '^<path class="z"' "$room/a.svg" | grep -o 'H' | wc -l)"
-"$PIANOLA" frontier $caps "${v[@]}" schedules/v_min.lua schedules/zb_h1.lua "$room/apart.lua" --svg "$room/b.svg" >"$room/b"
+"$PIANOLA" frontier $caps "${v[@]}" schedules/v_min.lua schedules/zb_h1.lua "$room/apart.lua" --svg "$room/b.svg" --html "$room/b.html" >"$room/b"
 expect "the same bytes twice" "" "$(cmp "$room/a" "$room/b" 2>&1; cmp "$room/a.svg" "$room/b.svg" 2>&1)"
+expect "a page has the same curve" "" "$(sed -n '/<div id="picture">/,/<\/svg>/p' "$room/b.html" | sed 's/.*<div id="picture">//' | sed '/<\/svg>/q' | diff - "$room/b.svg" | head -n 3)"
+expect "and the same figures" "" "$(sed -n '/<pre>/,/<\/pre>/p' "$room/b.html" | sed 's/.*<pre>//; /<\/pre>/d' | diff - "$room/a" | head -n 3)"
 
 # Errors
 says() { expect "$1" "2 1" "$("$PIANOLA" frontier "${@:3}" >"$room/out" 2>"$room/stderr"; echo "$? $(grep -c -e "$2" "$room/stderr")")"; }
@@ -152,6 +154,7 @@ says "teams" "jobs that each run alone on one rank" schedules/tp.lua
 says "no parameter" "none of the scripts has this parameter" schedules/1f1b.lua schedules/gpipe.lua -D chunky=2
 says "over what is read" "this file is read" $caps --svg $caps
 says "the picture to stdout" "name a file for the picture" $caps --svg -
+says "the page to stdout" "name a file for the picture" $caps --html -
 says "bytes without a model" "give --model" $caps --bytes
 says "points into a file" "-o takes a folder" $caps -o "$room/a.svg"
 says "points to stdout" "which go into a folder" $caps -o -
