@@ -158,7 +158,7 @@ standin: build/pianola build/standin/libpianola-put.so build/standin/libpianola-
 # The prelude, and the pages' script and style, are embedded in the program as numbers, because C11 guarantees string
 # literals of only 4095 bytes.
 build/prelude.h: compiler/script/prelude.lua
-VIEWER := $(patsubst %,compiler/draw/viewer/%.js,data names layout mix paint frames needs range table parts move view)
+VIEWER := $(patsubst %,compiler/draw/viewer/%.js,data names needs layout mix pixels paint edges frames range table parts place move view)
 build/viewer-parts.js: $(VIEWER)
 	@mkdir -p $(@D)
 	cat $^ > $@

@@ -71,8 +71,10 @@ struct view {
 
 struct view *view_begin(const struct view_head *head) {
     struct view *view = NEW(struct view, 1);
+    int exponent = 0;
+    frexp(head->end, &exponent); /* exact on all machines, unlike log2 */
     view->head = head;
-    view->grain = head->end > 0 ? exp2(ceil(log2(head->end))) : 1;
+    view->grain = ldexp(1, exponent);
     view->exact = true;
     return view;
 }

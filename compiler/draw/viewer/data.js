@@ -1,10 +1,12 @@
 // The viewer draws timelines of up to some 10^6 operations on a canvas, in the pages of `show` and `diff` and in the
 // live page. Its files are joined into one script:
 //
-//   data.js    reads the data, described below             mix.js     colours of pixels: the mix of their jobs' colours
-//   names.js   names, titles, times and bytes as text       paint.js   one frame
-//   layout.js  places of rows, for a height                 range.js   what a range of time holds, and what ranks wait for
-//   needs.js   what operations need, read when needed       table.js   what is in sight as a table
+//   data.js    reads the data, described below             pixels.js  pixels of rows, and of the map
+//   names.js   names, titles, times and bytes as text       paint.js   what is drawn over them; a whole frame
+//   needs.js   what operations need, read when needed       edges.js   the ruler, names and headings
+//   layout.js  places of rows, for a height                 frames.js  frames that must not take long
+//   mix.js     colours, and mixing them                     place.js   what is at a place, and what is said of it
+//   range.js   what a range of time holds, and waits        table.js   what is in sight as tables
 //   parts.js   the elements around the canvas               move.js    mouse, touch and keys
 //   view.js    the picture in a page: what is in sight, selected, found; page.js  the static pages
 //

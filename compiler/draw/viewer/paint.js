@@ -31,69 +31,6 @@ function boxesOf(f, i) { // of all rows that show an operation
   return f.layout.entries.filter(e => e.row === row && (!e.delta || i < row.lanes[0].end)).map(e => boxIn(f, e, i));
 }
 
-// ---- pixels ----
-
-// Turns mixed rows into colours; beyond the end of their side, paper.
-function toLine(f, acc, rows, line, end) {
-  const [r0, g0, b0] = f.ink.idle, last = Math.max(0, Math.min(line.length, Math.ceil(((end - f.from) / (f.to - f.from)) * line.length)));
-  for (let x = 0, k = 0; x < last; k += 4) {
-    const busy = acc[k + 3], w = busy > rows ? 1 / busy : 1 / rows, idle = busy > rows ? 0 : 1 - busy / rows;
-    const colour = 0xff000000 | (acc[k + 2] * w + b0 * idle) << 16 | (acc[k + 1] * w + g0 * idle) << 8 | (acc[k] * w + r0 * idle);
-    line[x++] = colour;
-  }
-  line.fill(pixelOf(f.ink.paper), last);
-}
-
-function separate(f, lane, hidden, line) { // a gap between operations that have room for one
-  const { start, end, flags } = f.timeline.ops, [first, last] = inSight(f, lane), k = line.length / (f.to - f.from);
-  if (last - first > line.length / 5) return;
-  const paper = pixelOf(f.ink.paper);
-  for (let i = first; i < last; i++) {
-    const x = Math.round((start[i] - f.from) * k);
-    const touches = i > lane.first && end[i - 1] >= start[i];
-    if (touches && !(flags[i] & hidden) && x > 0 && x < line.length && (end[i] - start[i]) * k > 4 * f.dpr) line.fill(paper, x, x + Math.round(f.dpr));
-  }
-}
-
-function paintLines(f, pixels, W, H, y, h, lines) { // writes lines below each other into the rows from y to y + h
-  const top = Math.round(y * f.dpr), bottom = Math.max(top + 1, Math.round((y + h) * f.dpr));
-  for (let row = Math.max(0, top); row < Math.min(H, bottom); row++)
-    pixels.set(lines[Math.min(lines.length - 1, Math.floor(((row - top) * lines.length) / (bottom - top)))], row * W);
-}
-
-// Fills W x H device pixels with the rows in sight.
-function paintPixels(f, pixels, W, H) {
-  const { entries } = f.layout, acc = new Float32Array(4 * W), perPixel = (f.to - f.from) / W, lines = [new Uint32Array(W), new Uint32Array(W)];
-  const mix = (e, lane, hidden) => f.mixers[e.delta ? 1 : 0].mix(acc, lane, hidden, f.from, perPixel, W);
-  const device = e => Math.round((e.y - f.y) * f.dpr), end = e => f.timeline.sides[e.row.side].end;
-  const draw = (e, lane, { y, h }, halves) => {
-    for (const [n, hidden] of halves.entries()) {
-      acc.fill(0);
-      mix(e, lane, hidden);
-      toLine(f, acc, 1, lines[n], end(e));
-      separate(f, lane, hidden, lines[n]);
-    }
-    paintLines(f, pixels, W, H, y - f.y, h, lines.slice(0, halves.length));
-  };
-  pixels.fill(pixelOf(f.ink.paper));
-  for (let i = 0, next; i < entries.length; i = next) {
-    const e = entries[i], y = device(e);
-    for (next = i + 1; next < entries.length && device(entries[next]) === y;) next++; // rows that share a line of pixels
-    if ((e.foot - f.y) * f.dpr < 0 || y >= H) continue;
-    if (next === i + 1) {
-      draw(e, e.row.lanes[0], e, e.row.halved && e.h >= 4 ? [LOWER, UPPER] : [0]);
-      for (const l of e.lanes) draw(e, l.lane, l, [0]);
-      continue;
-    }
-    acc.fill(0);
-    for (let k = i; k < next; k++) mix(entries[k], entries[k].row.lanes[0], 0);
-    toLine(f, acc, next - i, lines[0], end(e));
-    paintLines(f, pixels, W, H, e.y - f.y, e.h, lines.slice(0, 1));
-  }
-}
-
-// ---- over the pixels ----
-
 function paintMemory(c, f, entry) {
   const { memory: { y, h }, row: { memory: { time, bytes }, plan, side } } = entry, { top, limit } = f.timeline, bottom = RULER + y + h - f.y;
   const high = b => bottom - (top > 0 ? (b / top) * h : 0), end = xAt(f, Math.min(f.to, f.timeline.sides[side].end));
@@ -273,90 +210,6 @@ function paintJoins(c, f, entry) { // where a rank's lanes join, around repetiti
   c.setLineDash([]);
 }
 
-// ---- what stays in sight ----
-
-function tickStep(f) { // distance of ticks, in units: 1, 2 or 5 times a power of ten, as labels need room
-  const least = ((f.to - f.from) * f.timeline.tick * 76) / plotWidth(f), power = 10 ** Math.floor(Math.log10(least));
-  return power * (least <= power ? 1 : least <= 2 * power ? 2 : least <= 5 * power ? 5 : 10);
-}
-
-function paintRuler(c, f) {
-  const step = tickStep(f), { tick, unit } = f.timeline, bottom = f.layout.height;
-  c.fillStyle = f.ink.css.paper;
-  c.fillRect(0, 0, f.width, RULER);
-  c.font = `11px ${FONT}`;
-  c.textBaseline = 'middle';
-  c.textAlign = 'right';
-  c.fillStyle = f.ink.css.faint;
-  c.fillText(unit === 'units' ? 'time' : unit, f.layout.left - 8, RULER / 2);
-  c.textAlign = 'center';
-  c.strokeStyle = f.ink.css.line;
-  c.lineWidth = 1;
-  for (let n = Math.ceil((f.from * tick) / step - 1e-9); n * step <= f.to * tick * (1 + 1e-12); n++) {
-    const x = Math.round(xAt(f, (n * step) / tick)) + 0.5, text = String(Number((n * step).toPrecision(9)));
-    if (x < f.layout.left - 1) continue;
-    c.fillText(text, Math.min(x, f.width - 4 - c.measureText(text).width / 2), RULER / 2);
-    c.beginPath();
-    c.moveTo(x, RULER - 5);
-    c.lineTo(x, RULER);
-    c.stroke();
-  }
-  c.beginPath();
-  c.moveTo(0, RULER - 0.5);
-  c.lineTo(f.width, RULER - 0.5);
-  c.stroke();
-  if (!f.range) return;
-  const [a, b] = f.range.map(t => xAt(f, t));
-  c.fillStyle = f.ink.css.accent;
-  c.globalAlpha = 0.16;
-  c.fillRect(a, 0, b - a, bottom);
-  c.globalAlpha = 1;
-  c.fillRect(a, RULER - 3, b - a, 3);
-}
-
-function fitted(c, text, room) {
-  if (c.measureText(text).width <= room) return text;
-  let n = text.length;
-  while (n > 1 && c.measureText(text.slice(0, n) + '…').width > room) n--;
-  return text.slice(0, n) + '…';
-}
-
-function paintNames(c, f) {
-  const { layout: { left, entries, height } } = f;
-  c.fillStyle = f.ink.css.paper;
-  c.fillRect(0, RULER, left, height - RULER);
-  c.textAlign = 'right';
-  c.textBaseline = 'middle';
-  let free = RULER - 6;
-  for (const e of sightedEntries(f)) {
-    const middle = topOf(f, e) + e.h / 2, count = e.count > 1 ? ` ×${e.count}` : '';
-    if (middle - 6 < free || middle + 6 > height) continue;
-    free = middle + 8;
-    c.font = `11px ${FONT}`;
-    c.fillStyle = f.ink.css.ink;
-    c.fillText(fitted(c, e.who, left - 12 - c.measureText(count).width) + count, left - 8, middle);
-    if (!e.memory || e.memory.h < 14 || e.row.plan < 0) continue;
-    c.font = `10px ${FONT}`;
-    c.fillStyle = f.ink.css.faint;
-    c.fillText(amountOf(e.row.plan), left - 8, RULER + e.memory.y + e.memory.h / 2 - f.y);
-    free = Math.max(free, RULER + e.memory.y + e.memory.h / 2 - f.y + 6);
-  }
-  return entries;
-}
-
-const panelTexts = timeline => [`A  ${timeline.titles[0]}; makespan ${timeWithUnit(timeline, timeline.sides[0].end)}`,
-  `B  ${timeline.titles[1]}; makespan ${timeWithUnit(timeline, timeline.sides[1] && timeline.sides[1].end)}`,
-  'difference  B’s operations, by how much earlier or later they end than in A'];
-
-function paintHeadings(c, f) {
-  c.font = `600 12px ${FONT}`;
-  c.textAlign = 'left';
-  c.textBaseline = 'middle';
-  c.fillStyle = f.ink.css.ink;
-  for (const { panel, y } of f.layout.titles)
-    if (RULER + y - f.y > RULER - 6) c.fillText(fitted(c, panelTexts(f.timeline)[panel], f.width - 16), 8, RULER + y + HEADING / 2 - f.y);
-}
-
 // Paints a frame over its pixels: an image of them or, to save time, a picture of all of the time to cut them from.
 function paintFrame(c, f, pixels, exact) {
   const left = f.layout.left, entries = sightedEntries(f), end = f.timeline.end;
@@ -383,18 +236,4 @@ function paintFrame(c, f, pixels, exact) {
   paintNames(c, f);
   paintHeadings(c, f);
   paintRuler(c, f);
-}
-
-// Paints the minimap: all rows over all of the time, each pixel the mix of what it stands for.
-function paintMap(c, f, image) {
-  const W = image.width, H = image.height, pixels = new Uint32Array(image.data.buffer), all = f.layout.entries.filter(e => !e.delta);
-  const acc = new Float32Array(4 * W), line = new Uint32Array(W), end = f.timeline.end, whole = { ...f, from: 0, to: end };
-  for (let y = 0; y < H; y++) {
-    const first = Math.floor((y * all.length) / H), last = Math.max(first + 1, Math.floor(((y + 1) * all.length) / H));
-    acc.fill(0);
-    for (let k = first; k < last; k++) f.mixers[0].mix(acc, all[k].row.lanes[0], 0, 0, end / W, W);
-    toLine(whole, acc, last - first, line, end);
-    pixels.set(line, y * W);
-  }
-  c.putImageData(image, 0, 0);
 }

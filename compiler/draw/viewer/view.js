@@ -9,7 +9,6 @@ function inkOf(host, printing) { // the page's colours
   return { css, paper: rgbOf(long(css.paper)), idle: rgbOf(long(css.idle)) };
 }
 
-const nothing = () => ({ op: -1, needs: [], users: [], twins: [], root: -1, bad: [], flags: [] });
 
 // options: { height(): the most CSS pixels of the window; look: {by, sends, lanes}; changed(look): the user chose
 // another; lanes: whether `changed` can bring lanes; global: whether keys work everywhere }
@@ -81,7 +80,7 @@ function makeView(host, options = {}) {
 
   // ---- moving ----
 
-  function look2(from, to) { // shows these times, or as near as the timeline allows
+  function see(from, to) { // shows these times, or as near as the timeline allows
     const end = Math.max(1, f.timeline.end), w = Math.max(Math.min(end, 4), Math.min(to - from, end)), a = Math.max(0, Math.min(from, end - w));
     fixed = w < end;
     Object.assign(f, { from: a, to: a + w });
@@ -91,75 +90,20 @@ function makeView(host, options = {}) {
 
   function zoom(x, by) { // x: keeps its time in place; null: the middle
     const t = x === null ? (f.from + f.to) / 2 : timeAt(f, Math.max(f.layout.left, x)), w = Math.max(Math.min(f.timeline.end, 4), (f.to - f.from) * by) / (f.to - f.from);
-    look2(t - (t - f.from) * w, t + (f.to - t) * w);
+    see(t - (t - f.from) * w, t + (f.to - t) * w);
   }
 
   function pan(dx, dy) {
     f.y = Math.max(0, Math.min(f.y + dy, f.layout.bottom - f.layout.height + RULER));
     const t = (dx / plotWidth(f)) * (f.to - f.from);
-    look2(f.from + t, f.to + t);
+    see(f.from + t, f.to + t);
   }
 
   function reveal(i) { // brings an operation into sight
     const { start, end } = f.timeline.ops, w = f.to - f.from, [b] = boxesOf(f, i), wide = (plotWidth(f) * (end[i] - start[i])) / 24;
     const out = start[i] < f.from || end[i] > f.to;
-    if (out || wide < w / 8) look2((start[i] + end[i]) / 2 - Math.min(w, wide * 4) / 2, (start[i] + end[i]) / 2 + Math.min(w, wide * 4) / 2);
+    if (out || wide < w / 8) see((start[i] + end[i]) / 2 - Math.min(w, wide * 4) / 2, (start[i] + end[i]) / 2 + Math.min(w, wide * 4) / 2);
     if (b.y < RULER || b.y + b.h > f.layout.height) f.y = Math.max(0, Math.min(f.y + b.y - f.layout.height / 2, f.layout.bottom - f.layout.height + RULER));
-  }
-
-  // ---- what lies where, and its description ----
-
-  // Returns { region: 'ruler', 'names', 'job', 'lane', 'idle', 'memory' or 'blank', op, entry, time }.
-  function hit(x, y) {
-    const time = f && timeAt(f, x), at = (region, more) => ({ region, op: -1, time, ...more });
-    if (!f || x < 0 || y < 0 || x > f.width || y > f.layout.height) return at('blank');
-    if (y < RULER) return at('ruler');
-    const found = entryAt(f.layout, y - RULER + f.y);
-    if (!found) return at('blank');
-    const { entry, part, jobs, memory } = found, { start, end, flags } = f.timeline.ops;
-    if (x < f.layout.left) return at('names', { entry });
-    if (time < 0 || time > f.timeline.sides[entry.row.side].end) return at('blank');
-    if (!part) return at(memory ? 'memory' : 'blank', { entry });
-    for (let i = Math.max(part.first, firstAfter(end, part.first, part.end, time) - 1); i < part.end && start[i] <= time; i++) {
-      const b = boxIn(f, entry, i);
-      if (end[i] > time && (!(flags[i] & (UPPER | LOWER)) || (y >= b.y && y <= b.y + b.h))) return at(jobs ? 'job' : 'lane', { entry, op: i });
-    }
-    return at('idle', { entry, next: firstAfter(end, part.first, part.end, time), part });
-  }
-
-  function describe({ region, op, entry, time, next, part }) {
-    const { timeline } = f, { ops } = timeline;
-    if (op >= 0) return explain(op, entry);
-    if (region === 'ruler') return timeWithUnit(timeline, time);
-    if (region === 'names') return `${entry.who}: busy ${percentOf(rangeOf(timeline, f.from, f.to, entry.row.side).rows.find(r => r.row === entry.row).busy / (f.to - f.from))} of the time in sight`;
-    if (region === 'memory') {
-      const { time: at, bytes } = entry.row.memory, i = firstAfter(at, 0, at.length, time) - 1;
-      return `${entry.who}: ${amountOf(i < 0 ? 0 : bytes[i])} in use at ${timeWithUnit(timeline, time)}, of a plan of ${amountOf(entry.row.plan)}`;
-    }
-    if (region !== 'idle') return '';
-    const from = next > part.first ? ops.end[next - 1] : 0, before = `${entry.who} idle, ${timeOf(timeline, from)} to `;
-    if (next >= part.end) return `${before}${timeWithUnit(timeline, timeline.sides[entry.row.side].end)}: no job is left`;
-    const j = lastNeed(timeline, next);
-    return `${before}${timeWithUnit(timeline, ops.start[next])}; then ${nameOf(timeline, next)}${j >= 0 ? `, which ${needText(timeline, j)}` : ''}`;
-  }
-
-  function explain(i, entry) { // title, needs and root
-    const { timeline } = f, twins = timeline.panels > 1 && matchOf(timeline, i) >= 0 ? [matchOf(timeline, i)] : [], needs = needsOf(timeline), lines = [];
-    for (const op of [i, ...twins]) for (let j = needs.at[op]; j < needs.at[op + 1]; j++) lines.push(needText(timeline, j));
-    const root = rootOf(i);
-    if (root >= 0) lines.push(`root: ${titleOf(timeline, root)}`);
-    return [titleOf(timeline, i, entry && !entry.delta && entry.count === 1 ? entry.who : undefined), ...new Set(lines)].join('\n');
-  }
-
-  function rootOf(i) {
-    const code = f.timeline.panels > 1 ? f.timeline.ops.root[i] : 0;
-    return code ? f.timeline.sides[(code - 1) % 2].first + Math.floor((code - 1) / 2) : -1;
-  }
-
-  function place(i) { // what is lit with operation i
-    const { timeline } = f, needs = needsOf(timeline), users = usersOf(timeline), of = op => Array.from({ length: needs.at[op + 1] - needs.at[op] }, (_, k) => [op, needs.at[op] + k]);
-    const twins = timeline.panels > 1 && matchOf(timeline, i) >= 0 ? [matchOf(timeline, i)] : [], later = [...users.op.subarray(users.at[i], users.at[i + 1])];
-    return { ...nothing(), op: i, twins, root: rootOf(i), needs: [i, ...twins].flatMap(of), users: later.flatMap(of).filter(([, j]) => needs.op[j] === i), ...marked() };
   }
 
   function say(text) {
@@ -169,8 +113,8 @@ function makeView(host, options = {}) {
   let pinned = -1;
   function light(i, entry) { // lights operation i without keeping it; -1: what is kept
     if (i === f.place.op) return;
-    f.place = i >= 0 ? place(i) : { ...nothing(), ...marked() };
-    if (i >= 0) say(explain(i, entry));
+    f.place = { ...(i >= 0 ? placeOf(f, i) : nothing()), ...marked() };
+    if (i >= 0) say(explain(f, i, entry));
     ask();
   }
 
@@ -208,7 +152,7 @@ function makeView(host, options = {}) {
     const at = [...f.place.bad, ...f.place.flags.map(flag => flag.op)];
     if (at.length && !at.some(i => timeline.ops.start[i] >= f.from && timeline.ops.start[i] < f.to)) {
       const first = Math.min(...at.map(i => timeline.ops.start[i])), w = f.to - f.from;
-      look2(first - w / 3, first + (2 * w) / 3);
+      see(first - w / 3, first + (2 * w) / 3);
     }
     ask();
   }
@@ -234,7 +178,7 @@ function makeView(host, options = {}) {
     const e = f.layout.entries.find(({ row, who }) => row.ranks.some(([a, b]) => a <= r && r <= b) && (row.ranks.length > 1 || row.ranks[0][0] < row.ranks[0][1] ? !who.startsWith('rank ') || who === `rank ${r}` : true));
     if (!e) return false;
     f.y = Math.max(0, Math.min(e.y - f.layout.height / 3, f.layout.bottom - f.layout.height + RULER));
-    say(describe({ region: 'names', op: -1, entry: e }));
+    say(describe(f, { region: 'names', op: -1, entry: e }));
     ask();
     return true;
   }
@@ -255,25 +199,25 @@ function makeView(host, options = {}) {
   const go = {
     open: () => f !== null && f.width > 0,
     width: () => plotWidth(f),
-    isRuler: (x, y) => hit(x, y).region === 'ruler',
+    isRuler: (x, y) => hitAt(f, x, y).region === 'ruler',
     zoom, pan,
-    all() { f.y = 0; look2(0, f.timeline.end); },
+    all() { f.y = 0; see(0, f.timeline.end); },
     centre(share) {
       const w = f.to - f.from, t = share * f.timeline.end;
-      look2(t - w / 2, t + w / 2);
+      see(t - w / 2, t + w / 2);
     },
     hover(x, y) {
-      const found = hit(x, y);
+      const found = hitAt(f, x, y);
       rows.style.cursor = found.region === 'ruler' ? 'col-resize' : found.op >= 0 ? 'pointer' : 'grab';
       if (pinned >= 0 || f.range) return;
       light(found.op, found.entry);
-      if (found.op < 0) say(describe(found) || hint());
+      if (found.op < 0) say(describe(f, found) || hint());
     },
     click(x, y) {
-      const found = hit(x, y);
+      const found = hitAt(f, x, y);
       f.range = null;
       select(found.op === pinned ? -1 : found.op, found.entry);
-      if (found.op < 0 && describe(found)) say(describe(found));
+      if (found.op < 0 && describe(f, found)) say(describe(f, found));
     },
     measure(x0, x1) {
       const clip = t => Math.max(0, Math.min(t, f.timeline.end));
@@ -286,8 +230,8 @@ function makeView(host, options = {}) {
     },
     focus() { // the range, or the selection with its needs
       const { ops } = f.timeline, i = f.place.op;
-      if (f.range) look2(...f.range);
-      else if (i >= 0) look2(ops.start[i] - (ops.end[i] - ops.start[i]) * 3, ops.end[i] + (ops.end[i] - ops.start[i]) * 3);
+      if (f.range) see(...f.range);
+      else if (i >= 0) see(ops.start[i] - (ops.end[i] - ops.start[i]) * 3, ops.end[i] + (ops.end[i] - ops.start[i]) * 3);
       else go.all();
     },
     clear() {
@@ -334,9 +278,9 @@ function makeView(host, options = {}) {
   parts.by.addEventListener('change', () => { look.by = parts.by.value; recolour(); told(); });
   parts.sends.addEventListener('change', () => { look.sends = parts.sends.checked; ask(); told(); });
   parts.lanes.addEventListener('change', () => { look.lanes = parts.lanes.checked; told(); });
-  for (const [name, set] of [['memory', v => v], ['tall', v => v], ['fold', v => v]]) parts[name].addEventListener('change', () => {
+  for (const name of ['memory', 'tall', 'fold']) parts[name].addEventListener('change', () => {
     if (name === 'fold') look.unfold = !parts.fold.checked;
-    else look[name] = set(parts[name].checked);
+    else look[name] = parts[name].checked;
     arrange();
   });
   parts.table.addEventListener('toggle', () => { if (parts.table.open && f) listSoon(); });
@@ -388,7 +332,8 @@ function makeView(host, options = {}) {
   }
 
   return host.viewer = {
-    show, mark, find, hit, chosen,
+    show, mark, find, chosen,
+    hit: (x, y) => hitAt(f, x, y),
     clear() {
       f = null;
       parts.info.textContent = '';
