@@ -5,7 +5,7 @@
 //   names.js   names, titles, times and bytes as text       paint.js   what is drawn over them; a whole frame
 //   needs.js   what operations need, read when needed       edges.js   the ruler, names and headings
 //   layout.js  places of rows, for a height                 frames.js  frames that must not take long
-//   mix.js     colours, and mixing them                     place.js   what is at a place, and what is said of it
+//   mix.js     colours, and mixing them                     place.js   what is at a place, and its description
 //   range.js   what a range of time holds, and waits        table.js   what is in sight as tables
 //   parts.js   the elements around the canvas               move.js    mouse, touch and keys
 //   view.js    the picture in a page: what is in sight, selected, found; page.js  the static pages
@@ -42,7 +42,7 @@
 //   need_tensor 1 + tensor, or 0: no message; with a message, need_batch minus its own, need_bytes, need_from and
 //   need_to     minus its row; need_before and need_took: from arrival to start, and the time on the way
 //
-// per change of memory: memory_time  since the change before, minus the interval before that; memory_bytes  more than before
+// per change of memory: memory_time  since the change before, minus that change's own; memory_bytes  more than before
 
 const CRITICAL = 1, UPPER = 2, LOWER = 4, FADED = 8, MOVED = 16, REORDERED = 32, ALONE = 64, ROOT = 128; // as in view.h
 

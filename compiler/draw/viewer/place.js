@@ -1,4 +1,4 @@
-// What is at a place of a frame, what is said of it, and what lights up with it.
+// What is at a place of a frame, its description, and what lights up with it.
 
 const nothing = () => ({ op: -1, needs: [], users: [], twins: [], root: -1, bad: [], flags: [] });
 
