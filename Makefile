@@ -130,12 +130,13 @@ $(error $(NVCC) is not there: install the CUDA toolkit, or name its folder with 
 endif
 endif
 # The same sources on the CPU, against tests/gpu/standin/ instead of CUDA; only for tests. NVTX is the real one, since
-# it needs no GPU.
+# it needs no GPU. The workspace is small, because the stand-in fills each rank's with NaN.
 build/standin/device/nvtx.o: private NVTX := -idirafter $(CUDA_HOME)/include
 STANDIN := $(patsubst tests/gpu/%.cpp,build/%.o,$(wildcard tests/gpu/standin/*.cpp))
 build/standin/%.o: runtime/%.cu Makefile
 	@mkdir -p $(@D)
-	$(CXX) -std=c++17 -O2 -g -fPIC -DWITHOUT_CUDNN -Itests/gpu/standin -Iruntime -MMD -MP $(NVTX) -x c++ -c -o $@ $<
+	$(CXX) -std=c++17 -O2 -g -fPIC -DWITHOUT_CUDNN -DCUDA_WORKSPACE_BYTES=1048576 -Itests/gpu/standin -Iruntime -MMD -MP \
+	    $(NVTX) -x c++ -c -o $@ $<
 build/standin/%.o: tests/gpu/standin/%.cpp Makefile
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -O2 -g -fPIC -Itests/gpu/standin -Iruntime -MMD -MP -c -o $@ $<
@@ -153,7 +154,13 @@ build/standin/%.o: tests/gpu/put/%.cpp Makefile
 build/standin/libpianola-put.so: build/standin/train_put.o build/standin/comm/comm_put.o build/standin/comm/comm_put_share.o build/standin/rank/rank_cuda.o \
     $(call cuda_objects,standin,layers device) $(STANDIN) build/pic/shared.a
 	$(CXX) -shared -o $@ $^ -pthread
-standin: build/pianola build/standin/libpianola-put.so build/standin/libpianola-cuda.so build/standin/libpianola-cuda.a build/standin/pianola-cuda.pc
+# Run any rank that is a shared object, for tests: see tests/support/rank.c.
+RANK_LOADER = mpicc $(FLAGS) -o $@ $< -Wl,-u,rank_main,--export-dynamic-symbol=rank_main
+$(B)/any-rank: tests/support/rank.c $(B)/libpianola-host.a $(B)/pianola-host.pc
+	$(RANK_LOADER) $$(PKG_CONFIG_PATH=$(B):$$PKG_CONFIG_PATH pkg-config --libs pianola-host)
+build/standin/any-rank: tests/support/rank.c build/standin/libpianola-cuda.a build/standin/pianola-cuda.pc
+	$(RANK_LOADER) $$(PKG_CONFIG_PATH=build/standin:$$PKG_CONFIG_PATH pkg-config --libs pianola-cuda)
+standin: build/pianola build/standin/any-rank build/standin/libpianola-put.so build/standin/libpianola-cuda.so build/standin/libpianola-cuda.a build/standin/pianola-cuda.pc
 
 # The prelude, and the pages' script and style, are embedded in the program as numbers, because C11 guarantees string
 # literals of only 4095 bytes.
@@ -236,7 +243,7 @@ build/traces/installed:
 test: PACKAGES += $(PAGE_PACKAGES) $(LAUNCHERS)
 test: deps
 	@echo "building the tests, plain and with sanitizers"
-	@$(MAKE_ALL) units runtime standin standin-check build/pianola.html build/traces/installed
+	@$(MAKE_ALL) units runtime $(B)/any-rank standin standin-check build/pianola.html build/traces/installed
 	@$(MAKE_ALL) $(ASAN) units
 	@$(MAKE_ALL) $(TSAN) build/tsan/pianola
 	@[ ! -x $(NVCC) ] || $(MAKE_ALL) gpu

@@ -19,9 +19,13 @@ static inline bool cuda_switched_off(const char *name) {
     _Exit(1);
 }
 
+#ifndef CUDA_WORKSPACE_BYTES
+#define CUDA_WORKSPACE_BYTES (32 << 20) /* at least: NVIDIA's recommendation on sm_90 */
+#endif
+enum { CUDA_WORKSPACE = CUDA_WORKSPACE_BYTES };
+
 /* linear_plan.cu: plans the products of the program's stages. PIANOLA_EPILOGUES=0 leaves out all epilogues. Call before
  * allocating any rank's memory: products with an epilogue are tried once, in memory of their own. */
-enum { CUDA_WORKSPACE = 32 << 20 }; /* bytes, at least: NVIDIA's recommendation on sm_90 */
 void cuda_linear_plan(const struct rt_program *p);
 void cuda_linear_forget(void);
 
