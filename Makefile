@@ -201,8 +201,8 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(HELPERS) $(B)/libpianola.a
 # A recursive make, so that it sees what deps installed; it uses all processors unless the caller set -j.
 MAKE_ALL = $(MAKE) -s --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$$(nproc))
 # Tests that take a minute or more come first, so that none of them runs alone at the end.
-LONG := $(patsubst %,tests/%/test.sh,$(addprefix gpu/,device cuda ptx put ranks) training/tied pictures/live_page training/teams \
-    processes/kill house/fuzz processes/mpi language/confined training/consistency)
+LONG := $(patsubst %,tests/%/test.sh,$(addprefix gpu/,device ptx matrix ranks put matrix_ranks cuda) house/fuzz pictures/live_page \
+    processes/kill search/frontier training/recipe processes/matrix language/confined training/matrix training/transports)
 SCRIPTS := $(LONG) $(filter-out $(LONG),$(wildcard tests/*/*/test.sh))
 
 # Compares random schedules with one rank; tests/proof/property/property.c has details.

@@ -10,8 +10,16 @@ export TMPDIR=$room OMPI_MCA_btl_vader_backing_directory=$room # removes the lef
 
 # train SCHEDULE ARGS...: runs all ranks in one process and prints JSON.
 train() { timeout 300 "$PIANOLA" run "$@" --json 2>"$room/stderr"; }
-compiled() { # NAME SCHEDULE ARGS...
-    "$PIANOLA" compile "schedules/$2.lua" "${@:3}" -o "$room/$1" && make -s -C "$room/$1" ${suffix:+gpu} || exit 2
+# compiled NAME SCHEDULE ARGS...: builds its ranks as shared objects, for CPUs and for the stand-in (tests/support/rank.c).
+# That takes a tenth of the time of make in its folder.
+compiled() {
+    local source
+    "$PIANOLA" compile "schedules/$2.lua" "${@:3}" -o "$room/$1" || exit 2
+    for source in "$room/$1"/rank*.cu; do
+        cc -std=c11 -shared -fPIC -Ibuild/include -x c "$source" -o "${source%.cu}.so" || exit 2
+        ln -sf "$PWD/build/any-rank" "${source%.cu}"
+        ln -sf "$PWD/build/standin/any-rank" "${source%.cu}.gpu"
+    done
 }
 forget() { rm -f "$room"/err* "$room"/out* "$room"/flight-*; }
 

@@ -17,7 +17,7 @@ make -s fuzzers || exit 1
 fuzz() {
     local code log=build/fuzz/$1.log
     mkdir -p "build/fuzz/corpus/$1"
-    "build/fuzz/fuzz_$1" -max_total_time="${FUZZ_SECONDS:-15}" -timeout=20 -rss_limit_mb=2048 -max_len=8192 -close_fd_mask=3 \
+    "build/fuzz/fuzz_$1" -max_total_time="${FUZZ_SECONDS:-8}" -timeout=20 -rss_limit_mb=2048 -max_len=8192 -close_fd_mask=3 \
         -print_final_stats=1 -artifact_prefix="build/fuzz/$1-" "build/fuzz/corpus/$1" "tests/house/fuzz/corpus/$1" >"$log" 2>&1
     code=$?
     [ $code = 0 ] || grep -v '^#' "$log" | tail -n 40

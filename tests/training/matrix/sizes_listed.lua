@@ -1,4 +1,4 @@
--- Stages of teams of two sizes in turn, a and b, which begin with the same ranks: one hands over to the other.
+-- As tests/training/teams/sizes.lua, with the dependencies of its stages listed.
 local t = params { a = 4, b = 2 }
 local function team(n)
   local ranks = {}

@@ -186,4 +186,12 @@ cp "$room/ranks/timeline.1.tsv" "$room/ranks/timeline.2.tsv"
 answers 2 "$room/ranks" "$room/b.tsv"
 expect "another rank's" "pianola: error: $room/ranks/timeline.2.tsv: it has rows of rank 1; it should be rank 2's own" "$(cat "$room/err")"
 
+# ---- a real training: the same instructions on the same lanes as predicted ----
+
+rows() { cut -f 1,2,5-9 | tail -n +2 | sort; }
+for schedule in schedules/*.lua; do
+    "$PIANOLA" run "$schedule" --model schedules/models/integers.lua --steps 2 --json --timeline "$room/timeline" >/dev/null 2>&1
+    expect "$schedule: rows of a measured timeline" "" \
+        "$(diff <("$PIANOLA" show "$schedule" --model schedules/models/integers.lua --format tsv | rows) <(cut -f 2- "$room/timeline" | rows) | head -n 5)"
+done
 finish

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checks the training recipe through the real command: learning rates against a formula in Python. Optimizers and rates
-# give the bits of one rank under every kind of schedule, in processes and on the CUDA stand-in. Validation changes no
-# weight and gives the same loss under every schedule; --resume keeps rates and metrics.
+# Checks the training recipe through the real command: learning rates against a formula in Python, and updates against
+# numpy. Validation gives the same loss under every schedule; --resume keeps rates and metrics. The matrix
+# (tests/training/matrix/updates.tsv) compares optimizers and validated runs with one rank.
 cd "$(dirname "$0")/../../.." || exit 2
 . tests/support/lib.sh
 . tests/support/ranks.sh
@@ -24,20 +24,6 @@ for schedule in constant linear cosine wsd; do
     done
 done
 
-for optimizer in sgd momentum adamw; do
-    wanted=
-    for schedule in 1f1b.lua zbv.lua ddp.lua fsdp.lua zero1.lua zero2.lua fslpp.lua "1f1b.lua -D tensor=2"; do
-        # shellcheck disable=SC2086
-        got=$(train schedules/$schedule -D batches=8 --model tests/training/recipe/integers.lua -D optimizer=$optimizer \
-            --steps 6 --compare)
-        expect "$optimizer, $schedule: weights of one rank" true "$(field one_rank_same_weights <<<"$got")"
-        weights=$(field weights <<<"$got")
-        expect "$optimizer, $schedule: weights of every other" "${wanted:=$weights}" "$weights"
-    done
-    expect "$optimizer on the stand-in" "$wanted" "$(PIANOLA_CUDA=$PWD/build/standin/libpianola-cuda.so \
-        train schedules/1f1b.lua -D batches=8 --model tests/training/recipe/integers.lua -D optimizer=$optimizer --steps 6 --device cuda | field weights)"
-done
-
 # Recomputes updates with numpy, from the checkpoints before and after one.
 for optimizer in adamw momentum "momentum -D nesterov=true" muon; do
     # shellcheck disable=SC2086
@@ -49,36 +35,22 @@ for optimizer in adamw momentum "momentum -D nesterov=true" muon; do
     rm -r "$saved" "$room/one"
 done
 
-# Muon's matrices, under schedules that add gradients in one order, and parameters that are not Muon's.
-for schedule in 1f1b zbv 1f1b_offload; do
-    expect "muon, $schedule: weights of one rank" true "$(train schedules/$schedule.lua -D batches=8 --model tests/training/recipe/small.lua \
-        -D optimizer=muon --steps 5 --compare --data "$room/train" | field one_rank_same_weights)"
-done
 for schedule in fsdp.lua zero1.lua zero2.lua "tp.lua"; do
     # shellcheck disable=SC2086
     expect "muon, $schedule: refused" 1 "$("$PIANOLA" check schedules/$schedule --model tests/training/recipe/small.lua -D optimizer=muon \
         2>&1 | grep -c 'muon steps whole matrices\|split\|divide')"
 done
-wanted=
-for schedule in serial 1f1b zbv 1f1b_offload; do # products add in another order there than the host's
-    weights=$(PIANOLA_CUDA=$PWD/build/standin/libpianola-cuda.so train schedules/$schedule.lua -D batches=8 --model tests/training/recipe/small.lua \
-        -D optimizer=muon --steps 4 --data "$room/train" --device cuda | field weights)
-    expect "muon on the stand-in, $schedule: weights of every other" "${wanted:=$weights}" "${weights:-none}"
-done
-
 # Validation.
 recipe=(-D schedule=cosine -D warmup=3 -D decay=0.1 --data "$room/train")
 for schedule in serial 1f1b zbv ddp fsdp zero1 fslpp dp_tp_pp seq1f1b terapipe weipipe 1f1b_offload pipedream pipedream_2bw; do
     here=("schedules/$schedule.lua" "${tiny[@]}" "${recipe[@]}" --steps 6)
-    with=$(train "${here[@]}" --val "$room/held" --val-every 2 --metrics "$room/$schedule" | field weights)
-    expect "$schedule: validation changes no weight" "$(train "${here[@]}" | field weights)" "${with:-none}"
+    train "${here[@]}" --val "$room/held" --val-every 2 --metrics "$room/$schedule" >/dev/null
     [[ $schedule == pipedream* ]] || expect "$schedule: losses of one rank" "" "$(judge same "$room/serial" "$room/$schedule")"
 done
-for schedule in serial 1f1b fslpp seq1f1b 1f1b_offload pipedream; do # on the CUDA stand-in, with graphs and periods
+for schedule in 1f1b seq1f1b pipedream; do # on the CUDA stand-in, with graphs and periods
     here=("schedules/$schedule.lua" "${tiny[@]}" "${recipe[@]}" --steps 6 --device cuda)
     export PIANOLA_CUDA=$PWD/build/standin/libpianola-cuda.so
-    with=$(train "${here[@]}" --val "$room/held" --val-every 2 --metrics "$room/gpu" | field weights)
-    expect "$schedule on a GPU: validation changes no weight" "$(train "${here[@]}" | field weights)" "${with:-none}"
+    train "${here[@]}" --val "$room/held" --val-every 2 --metrics "$room/gpu" >/dev/null
     expect "$schedule on a GPU: losses of the host" "" "$(judge same "$room/$schedule" "$room/gpu")"
     unset PIANOLA_CUDA
 done
@@ -96,9 +68,9 @@ expect "or one" "" "$(judge picture "$room/svg" 1)"
 
 train schedules/1f1b.lua "${tiny[@]}" "${recipe[@]}" --steps 3 --val "$room/held" --metrics "$room/last" >/dev/null
 expect "a training shorter than from one validation to the next has one before it and one at its end" "0 3" "$(sed -n 's/.*"step": \([0-9]*\), "validation_loss".*/\1/p' "$room/last" | paste -sd' ')"
-# Every sequence counts once, whatever a step holds: 1, 5 and 15 sequences in steps of 1, 2, 8 and 24, here and on the
+# Every sequence counts once, whatever a step holds: 1 and 15 sequences in steps of 1, 2, 8 and 24, here and on the
 # stand-in.
-for n in 1 5 15; do
+for n in 1 15; do
     head -c $((n * 16 + 3)) "$room/train" >"$room/few"
     wanted=
     for at in "1 1" "2 1" "2 4" "12 2"; do

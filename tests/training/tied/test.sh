@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # A tied model, as GPT-2: the embedding in stage 0 and the output layer in the last stage share a token table. The table
-# is one more set of weights, number `stages`, with the home of stage 0. Checks its figures by hand. Checks that every
-# schedule trains as one rank does, in this process, on the CUDA stand-in, over MPI and through checkpoints. Also the
-# GPT-2 model file.
+# is one more set of weights, number `stages`, with the home of stage 0. Checks its figures by hand, its text form, its
+# checkpoints over MPI, and the GPT-2 model file. The matrix (tests/training/matrix/memory.tsv) has its training.
 cd "$(dirname "$0")/../../.." || exit 2
 . tests/support/lib.sh
 text=/usr/share/common-licenses/GPL-3
@@ -37,63 +36,18 @@ row "one stage" 0 0 2 schedules/serial.lua -D stages=1
 
 # ---- training ----
 
-# Also on floats: a rank adds one sum for the embedding and one for the output layer, and then joins them. So the bits
-# match one rank, whatever the order of its jobs.
-for schedule in 1f1b gpipe zbv zb_h1 interleaved hanayo v_half; do
-    expect "$schedule: one rank's bits" 1 "$("$PIANOLA" run schedules/$schedule.lua --model schedules/models/gpt.lua -D tied=true \
-        -D width=32 -D heads=2 -D context=8 -D layers=6 --data $text --steps 3 --compare 2>&1 | grep -c 'equal bit for bit')"
-done
-
 train() { timeout 200 "$PIANOLA" run "$@" --data $text --json 2>&1; }
 near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; print (a > 0 && b > 0 && d * d <= 1e-10 * b * b) ? "yes" : a " and " b }'; }
-within() { awk -v d="$1" 'BEGIN { print d != "" && d <= 1e-5 ? "yes" : d }'; }
-
-export PIANOLA_CUDA=$PWD/build/standin/libpianola-cuda.so
-wanted=
-# shellcheck disable=SC2086
-few="--steps 2" # the stand-in is slow: one step eager, one as a graph
-two=$(train schedules/serial.lua $tied $few | field loss_last)
-for schedule in schedules/*.lua; do
-    several_updates "$schedule" || has_teams "$schedule" && continue # no team divides the table
-    [ "$schedule" = schedules/helixpipe.lua ] && continue # needs 4 stages per layer, which this model lacks
+wanted=$(train schedules/1f1b.lua $tied --steps 10 | field loss_last)
+proved=0
+for ((seed = 1; proved < ${CASES:-10} && seed < 10 * ${CASES:-10}; seed++)); do # the others deadlock because of their caps
     # shellcheck disable=SC2086
-    got=$(train "$schedule" $tied -D batches=8 --steps 10 --compare)
-    expect "$schedule: losses of one rank" yes "$(within "$(field one_rank_largest_difference <<<"$got")")"
-    loss=$(field loss_last <<<"$got")
-    : "${wanted:=$loss}"
-    expect "$schedule: loss of every other schedule" yes "$(near "$loss" "$wanted")"
-    # shellcheck disable=SC2086
-    expect "$schedule on the stand-in for CUDA" yes "$(near "$(train "$schedule" $tied -D batches=8 $few --device cuda | field loss_last)" "$two")"
-done
-for set in stages=1 stages=2 stages=8; do
-    # shellcheck disable=SC2086
-    expect "serial, $set" yes "$(near "$(train schedules/serial.lua -D $set $tied --steps 10 | field loss_last)" "$wanted")"
-done
-# The output layer before the last stage, which then has no weights.
-# shellcheck disable=SC2086
-expect "narrow: the host's loss on the stand-in" yes "$(near "$(train schedules/ddp.lua $tied -D width=16 --steps 4 | field loss_last)" \
-    "$(train schedules/ddp.lua $tied -D width=16 --steps 4 --device cuda | field loss_last)")"
-trained=0
-for ((seed = 1; trained < ${CASES:-20} && seed < 10 * ${CASES:-20}; seed++)); do
-    # shellcheck disable=SC2086
-    got=$(train tests/papers/formulas/random.lua -D seed=$seed -D teams=false $tied --steps 4 --compare)
-    grep -q 'error: .*deadlock: ' <<<"$got" && continue
-    trained=$((trained + 1))
-    expect "random schedule $seed: losses of one rank" yes "$(within "$(field one_rank_largest_difference <<<"$got")")"
-    # shellcheck disable=SC2086
+    "$PIANOLA" show tests/papers/formulas/random.lua -D seed=$seed -D teams=false $tied --format streams >"$room/random.txt" 2>&1 || continue
+    proved=$((proved + 1))
     expect "random schedule $seed: the text form is proved" yes \
-        "$("$PIANOLA" show tests/papers/formulas/random.lua -D seed=$seed -D teams=false $tied --format streams | "$PIANOLA" verify - | grep -q ': proved: ' && echo yes)"
+        "$("$PIANOLA" verify "$room/random.txt" | grep -q ': proved: ' && echo yes)"
 done
-expect "random schedules that do not deadlock" yes "$([ $trained -eq "${CASES:-20}" ] && echo yes || echo $trained)"
-
-# In bf16, with fp32 masters and an fp32 gradient of the table: every schedule is close to one rank, and close to fp32.
-# shellcheck disable=SC2086
-half=$(train schedules/serial.lua $tied -D precision=bf16 $few --device cuda | field loss_last)
-expect "bf16: near fp32 ($half, $two)" yes "$(awk -v a="$half" -v b="$two" 'BEGIN { d = a - b; print (a > 0 && d != 0 && d * d < 1e-4) ? "yes" : "no" }')"
-for schedule in 1f1b fslpp ddp; do
-    # shellcheck disable=SC2086
-    expect "$schedule in bf16" yes "$(near "$(train schedules/$schedule.lua $tied -D precision=bf16 $few --device cuda | field loss_last)" "$half")"
-done
+expect "random schedules that do not deadlock" "${CASES:-10}" "$proved"
 
 # ---- the text form names the stages that share the table ----
 

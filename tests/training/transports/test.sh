@@ -51,7 +51,10 @@ repeated() { # MACHINE NAME LANES
 for schedule in schedules/*.lua; do
     name=$(basename "$schedule" .lua)
     [ "$name" != serial ] || continue # one rank, no messages
-    for lanes in edge peer rank; do
+    # Each way to give lanes, in turn; all of them for these.
+    ways=(edge peer rank)
+    case $name in 1f1b | fslpp | zbv | weipipe | pipedream | dualpipe) ;; *) ways=("${ways[runs % 3]}") ;; esac
+    for lanes in "${ways[@]}"; do
         runs=$((runs + 1))
         if several_updates "schedules/$name.lua"; then
             wanted=$(repeated "$PIANOLA" "$name" $lanes)

@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# Schedules that update stages several times in a step, most of which repeats. They train to the same bits on CPUs and
-# on the CUDA stand-in, in one process and with a process per rank. Stopped or killed runs resume to these bits.
-# --losses writes the loss of each update.
+# Schedules that update stages several times in a step, most of which repeats. --losses writes the loss of each update,
+# and stopped or killed runs resume to the bits of unbroken ones. The matrix (tests/training/matrix/updates.tsv) compares
+# transports.
 cd "$(dirname "$0")/../../.." || exit 2
 . tests/support/lib.sh
 . tests/support/ranks.sh
 standin=$PWD/build/standin
 [ -f "$standin/libpianola-cuda.a" ] || { echo "libpianola-cuda.a is not in build/standin: make standin"; exit 1; }
-cpus=$PKG_CONFIG_PATH
 
 # run SCHEDULE ARGS...: trains in one process and prints the weights, or the error.
 run() { timeout 120 "$PIANOLA" run "schedules/$1.lua" "${@:2}" 2>&1 | sed -nE 's/^weights *([0-9a-f]*).*/\1/p;/^standin|error:/p' | head -n 1; }
@@ -23,66 +22,20 @@ over() { # tcp|mpi NAME RANKS FLAGS...: prints the weights, or the error
     weights | grep . || said '^standin|error|pianola: rank'
 }
 
-# ---- the bits ----
+# ---- losses ----
 
-seed=0
-# in_one_process NAME ARGS...: rows reach every column of integers, so each microbatch reads what the previous one
-# added.
-in_one_process() {
-    local device
-    args=("${@:2}")
-    wanted=$(run "$1" "${args[@]}" --steps 3 --losses "$room/wanted")
-    expect "$1: a line per update, in order, for all microbatches" "" \
+# --losses: a line per update, in order, for all microbatches.
+args=(--model schedules/models/integers.lua -D rows=16 -D batches=40 -D width=32 -D replicas=2,1,1)
+for name in pipedream pipedream_2bw pipedream_naive asp bsp; do
+    run $name "${args[@]:0:8}" --steps 3 --losses "$room/wanted" >/dev/null
+    expect "$name: a line per update, in order, for all microbatches" "" \
         "$(awk -F'\t' 'NR > 1 { n += $2; if ($1 != NR - 1) print } END { if (n != 3 * 40) print n " microbatches" }' "$room/wanted")"
-    for device in "" --no-graph; do
-        # shellcheck disable=SC2086
-        expect "$1 on one GPU $device" "$wanted" \
-            "$(PIANOLA_CUDA=$standin/libpianola-cuda.so run "$1" "${args[@]}" --steps 3 --device cuda --losses "$room/losses" $device)"
-        expect "$1 on one GPU $device: losses" "" "$(other_losses)"
-    done
-    expect "$1, GPUs that put, seed $((++seed))" "$wanted" \
-        "$(STANDIN_SEED=$seed STANDIN_PAGES=1 PIANOLA_CUDA=$standin/libpianola-put.so run "$1" "${args[@]}" --steps 3 --device cuda)"
-}
-as_processes() { # NAME FLAGS...: what is at in_one_process's args, over TCP and MPI; and on GPUs, with these flags
-    local how n
-    suffix='' PKG_CONFIG_PATH=$cpus compiled "$1" "$1" "${args[@]}"
-    suffix=.gpu PKG_CONFIG_PATH=$standin:$cpus compiled "$1" "$1" "${args[@]}"
-    n=$(wc -l <"$room/$1/app.mpi")
-    for how in tcp mpi; do
-        expect "$1 over $how" "$wanted" "$(over $how "$1" "$n" --steps 3 --losses "$room/losses")"
-        expect "$1 over $how: losses" "" "$(other_losses)"
-    done
-    for how in "${@:2}"; do
-        # shellcheck disable=SC2086
-        expect "$1 on GPUs $how" "$wanted" \
-            "$(suffix=.gpu STANDIN_START=launch over mpi "$1" "$n" --steps 3 --losses "$room/losses" $how)"
-        expect "$1 on GPUs $how: losses" "" "$(other_losses)"
-    done
-}
-integers=(--model schedules/models/integers.lua -D rows=16 -D batches=40)
-for name in pipedream_vertical pipedream_naive bsp model_parallel; do
-    in_one_process $name "${integers[@]}" -D width=32
 done
-in_one_process pipedream "${integers[@]}" -D width=16
-as_processes pipedream "" --no-graph "--messages put"
-in_one_process pipedream_2bw "${integers[@]}" -D width=32
-as_processes pipedream_2bw "--messages put --no-graph"
-in_one_process asp "${integers[@]}" -D width=16
-as_processes asp ""
-in_one_process pipedream "${integers[@]}" -D width=32 -D replicas=2,1,1
-as_processes pipedream "" "--reduce ordered"
-
-# Teams train to the bits of one rank per team. rows: every microbatch reaches every column.
-teams=(--model schedules/models/integers.lua -D rows=16 -D width=16 -D layers=4 -D batches=40)
-alone=$(run pipedream "${teams[@]}" -D replicas=1,1 --steps 3)
-for parallel in tensor sequence; do
-    in_one_process pipedream "${teams[@]}" -D replicas=1,1 -D tensor=2 -D parallel=$parallel
-    expect "pipedream in teams, $parallel: the weights of one rank for each" "$alone" "$wanted"
-done
-as_processes pipedream "" "--messages put" "--reduce ordered"
-for name in pipedream_naive pipedream_2bw asp; do
-    alone=$(run $name "${teams[@]}" -D workers=2 --steps 2)
-    expect "$name in teams" "$alone" "$(run $name "${teams[@]}" -D workers=2 -D tensor=2 --steps 2)"
+run pipedream "${args[@]}" --steps 3 --losses "$room/wanted" >/dev/null
+for device in "" --no-graph; do
+    # shellcheck disable=SC2086
+    PIANOLA_CUDA=$standin/libpianola-cuda.so run pipedream "${args[@]}" --steps 3 --device cuda --losses "$room/losses" $device >/dev/null
+    expect "pipedream on one GPU $device: losses, and increasing times" "" "$(other_losses)"
 done
 
 # A measurement has the rows of the program, and reads back.
@@ -124,13 +77,6 @@ for leg in "team 4 2" "one 2 4" "team 4 6"; do
 done
 expect "a team, one rank, a team: the weights of six steps" "$unbroken" "$(cat "$room/last")"
 rm -r "$saved"
-small=(--model schedules/models/gpt.lua -D width=16 -D layers=2 -D context=8 -D rows=1 -D heads=2 -D batches=40 -D replicas=1,1)
-for parallel in tensor sequence; do
-    loss() { timeout 120 "$PIANOLA" run schedules/pipedream.lua "${small[@]}" "${text[@]}" --steps 3 --json "$@" 2>/dev/null |
-        sed -nE 's/^ *"loss_last": ([^,]*),/\1/p'; }
-    expect "a GPT in teams, $parallel: the loss of one rank for each" yes \
-        "$(awk -v a="$(loss)" -v b="$(loss -D tensor=2 -D parallel=$parallel)" 'BEGIN { print a != "" && b != "" && (a - b) ^ 2 <= (1e-5 * a) ^ 2 ? "yes" : a " and " b }')"
-done
 over tcp gpt 4 "${text[@]}" --checkpoint "$saved" --every 1 --steps 2 >"$room/last"
 
 # A rank dies in the middle; the resumed run rewrites the file's steps after the checkpoint.
