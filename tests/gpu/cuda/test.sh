@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Checks the CUDA runtime without a GPU: its sources, compiled as C++ against tests/gpu/standin/, run through the real
-# command. Every schedule trains in loopback, as one graph per step, to the bits of the host; graph and eager replay
-# agree. If nvcc is installed, all sources compile for the supported GPUs, and registers and spills are printed.
+# command. Device memory, faults, timelines, algorithms of products, cuDNN. If nvcc is installed, all sources compile for
+# the supported GPUs, and registers and spills are printed. The matrix (tests/training/matrix) compares schedules and
+# features with the host.
 cd "$(dirname "$0")/../../.." || exit 2
 . tests/support/lib.sh
 . tests/support/timelines.sh
@@ -14,46 +15,12 @@ text="--model schedules/models/gpt.lua -D layers=2 -D width=32 -D context=16 -D 
 weights() { timeout 200 "$PIANOLA" run "$@" --json 2>&1 | sed -nE 's/^  "weights": "(.*)",?$/\1/p;/^standin|error:/p'; }
 loss() { timeout 200 "$PIANOLA" run "$@" --json 2>&1 | sed -nE 's/^  "loss_last": ([0-9.]*).*/\1/p;/^standin|error:/p' ; }
 
-for schedule in schedules/*.lua; do
-    # shellcheck disable=SC2086
-    expect "$schedule in loopback: weights of the host" "$(weights "$schedule" $integers)" \
-        "$(weights "$schedule" $integers --device cuda)"
-done
+# bf16 rounds, and where it is exact, the fp32 masters equal the host's weights.
 # shellcheck disable=SC2086
-expect "1f1b without a graph: weights of the host" "$(weights schedules/1f1b.lua $integers)" \
-    "$(weights schedules/1f1b.lua $integers --device cuda --no-graph)"
-for lanes in peer rank; do
-    # shellcheck disable=SC2086
-    expect "fslpp with a lane per $lanes: weights of the host" "$(weights schedules/fslpp.lua $integers)" \
-        "$(weights schedules/fslpp.lua $integers --lanes $lanes --device cuda)"
-done
-for model in "legs.lua -D depth=2 -D workers=5" "unet.lua -D depth=2 -D workers=4"; do
-    # shellcheck disable=SC2086
-    expect "a graph of stages, ${model%% *}, with --recompute: weights of the host" \
-        "$(weights schedules/graph.lua --model schedules/models/$model --steps 4 --recompute)" \
-        "$(weights schedules/graph.lua --model schedules/models/$model --steps 4 --recompute --device cuda)"
-done
-for ((seed = 1, trained = 0; trained < 4 && seed < 50; seed++)); do # some deadlock because of their cap
-    "$PIANOLA" check tests/papers/formulas/random.lua -D seed=$seed >/dev/null 2>&1 || continue
-    trained=$((trained + 1))
-    # shellcheck disable=SC2086
-    expect "random schedule $seed in loopback" "$(weights tests/papers/formulas/random.lua -D seed=$seed $integers)" \
-        "$(weights tests/papers/formulas/random.lua -D seed=$seed $integers --device cuda)"
-done
-# bf16. In integers.lua a product sums one nonzero number and a gradient two, in fp32 (runtime/data.c). So every
-# schedule and partition rounds the same numbers at the same places. Compares weights by their fp32 masters.
-alone=()
-for schedule in schedules/*.lua; do
-    several_updates "$schedule" && continue
-    b=$(figure batches "$schedule")
-    # shellcheck disable=SC2086
-    [ "${alone[b]}" ] || alone[b]=$(weights schedules/serial.lua $integers -D batches="$b" -D stages=1 -D precision=bf16 --device cuda)
-    # shellcheck disable=SC2086
-    expect "$schedule in bf16: weights of one rank" "${alone[b]}" "$(weights "$schedule" $integers -D precision=bf16 --device cuda)"
-done
+half=$(weights schedules/serial.lua $integers -D precision=bf16 --device cuda)
 # shellcheck disable=SC2086
 expect "bf16 rounds: other weights than fp32" yes \
-    "$([ "${alone[8]}" != "$(weights schedules/serial.lua $integers -D batches=8)" ] && [ ${#alone[8]} = 16 ] && echo yes)"
+    "$([ "$half" != "$(weights schedules/serial.lua $integers)" ] && [ ${#half} = 16 ] && echo yes)"
 exact="schedules/1f1b.lua --model schedules/models/integers.lua -D layers=4 --steps 1" # no number has more than 8 significant bits
 # shellcheck disable=SC2086
 expect "bf16 where it is exact: masters as the host's weights" "$(weights $exact)" "$(weights $exact -D precision=bf16 --device cuda)"
@@ -68,16 +35,6 @@ expect "bf16: device memory as planned" yes "$("$PIANOLA" run $exact -D precisio
     expect "device memory at the end: as planned" "0 0" "$(memory)"
     expect "device memory at the end: with what a graph takes" "0 4096" "$(STANDIN_GRAPH_BYTES=4096 memory)"
     expect "device memory at the end: no graph" "0 0" "$(STANDIN_GRAPH_BYTES=4096 memory --no-graph)"
-}
-# shellcheck disable=SC2086
-{
-    text6="$text -D workers=2 --steps 6"
-    fp32=$(loss schedules/1f1b.lua $text6)
-    bf16=$(loss schedules/1f1b.lua $text6 -D precision=bf16 --device cuda)
-    expect "GPT in bf16: loss within 0.05 of fp32 on the host ($fp32, $bf16)" yes \
-        "$(awk -v a="$fp32" -v b="$bf16" 'BEGIN { d = a - b; print (a > 0 && a < 5 && d != 0 && d * d < 0.05 * 0.05) ? "yes" : "no" }')"
-    expect "GPT in bf16: graph and eager replay" "$(weights schedules/1f1b.lua $text6 -D precision=bf16 --device cuda)" \
-        "$(weights schedules/1f1b.lua $text6 -D precision=bf16 --device cuda --no-graph)"
 }
 expect "bf16 on the host" 'pianola: error: schedules/models/gpt.lua: precision = "bf16" runs on GPUs only; train with --device cuda, or set precision = "fp32"' \
     "$("$PIANOLA" run schedules/serial.lua --model schedules/models/gpt.lua -D precision=bf16 2>&1)"
@@ -116,17 +73,6 @@ expect "a GPU that is too old" "1 ${archs//,/ }" \
     "$(STANDIN_CAPABILITY=75 "$PIANOLA" run schedules/1f1b.lua --model schedules/models/integers.lua --steps 3 --device cuda 2>&1 |
         grep -c 'stand-in for a GPU has compute capability 7.5: Pianola is compiled for ') $(strings build/standin/device/device_cuda.o |
         sed -n 's/.*is compiled for //p' | grep -oE '(sm|compute)_[0-9]+' | paste -sd' ')"
-# A transformer's sums are inexact: its losses are close to the host's, and a graph matches eager replay bit for bit.
-# shellcheck disable=SC2086
-{
-    host=$(loss schedules/1f1b.lua $text -D workers=2 --steps 3)
-    cuda=$(loss schedules/1f1b.lua $text -D workers=2 --steps 3 --device cuda)
-    expect "GPT in loopback: the host's loss within 1e-5 ($host, $cuda)" yes \
-        "$(awk -v a="$host" -v b="$cuda" 'BEGIN { d = a - b; print (a > 0 && d * d < 1e-10 * a * a) ? "yes" : "no" }')"
-    expect "GPT: graph and eager replay" "$(weights schedules/1f1b.lua $text -D workers=2 --steps 3 --device cuda)" \
-        "$(weights schedules/1f1b.lua $text -D workers=2 --steps 3 --device cuda --no-graph)"
-}
-
 # Measured timelines of captured steps, of eager steps, and of a first step. Measuring does not change any result.
 room=$(mktemp -d) || exit 2
 trap 'rm -rf "$room"' EXIT
@@ -183,7 +129,7 @@ kept=$room/algorithms
     expect "an algorithm of another product" "pianola: $room/others:3: cuBLASLt refuses this algorithm: CUBLAS_STATUS_INVALID_VALUE; the heuristic's first is used instead. Remove such lines to time their products anew, or run without --algorithms" \
         "$("$PIANOLA" run $timed --algorithms "$room/others" 2>&1 >/dev/null | grep cuBLASLt)"
     expect "a file that cannot be written" "pianola: error: $room/none/of: No such file or directory" "$(trouble "$room/none/of" | sed 's/\.tmp//')"
-    expect "no memory to time in" yes "$(STANDIN_MEMORY=20000000 trouble "$room/new" | grep -q ': there is no device memory to time products$' && echo yes)"
+    expect "no memory to time in" yes "$(STANDIN_MEMORY=1000000 trouble "$room/new" | grep -q ': there is no device memory to time products$' && echo yes)"
 }
 unset STANDIN_SLOW
 expect "algorithms on the host" "pianola: error: --algorithms needs a GPU: train with --device cuda" \
