@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks post-validation through the real command: updates run before the norm is known, and clipped ones are redone.
-# Counts those, and resumes from checkpoints. The matrix (tests/training/matrix/updates.tsv) compares the weights with
-# those of ranks that wait.
+# Counts the redone updates, and resumes from checkpoints. The matrix (tests/training/matrix/updates.tsv) compares the
+# weights with the weights of ranks that wait.
 cd "$(dirname "$0")/../../.." || exit 2
 . tests/support/lib.sh
 . tests/support/ranks.sh
@@ -57,5 +57,4 @@ for name in zb_h2 zero1; do
     expect "$name, from a checkpoint of ranks that wait" "$want" "$(weights)"
     rm -rf "$saved"
 done
-
 finish
