@@ -131,6 +131,15 @@ LUA
 expect "a longer and a shorter job" "B is 33.3 % longer (6 -> 8 units): 1 job takes longer and 1 job takes less time, so rank 0, which ends last, waits 2 units more for its dependencies" \
     "$(first "$room/row" "$room/row.lua" -D f=3.0 -D b=-1.0)"
 expect "their causes" " +3 1 F longer on rank 1: 1F0 on rank 1| -1 1 B shorter on rank 1: 1B0 on rank 1" "$(causes "$room/row" "$room/row.lua" -D f=3.0 -D b=-1.0)"
+# A third stage adds 1 unit of forward and 2 of backward to the row. Without them, what needs their results goes on.
+cat >"$room/stages.lua" <<'LUA'
+local p = params { stages = 2 }
+return schedule { workers = 2, stages = p.stages, batches = 1, w = function(s) return s % 2, s % 2 end, n = backward_first }
+LUA
+"$PIANOLA" compile "$room/stages.lua" -o "$room/two" >/dev/null
+expect "jobs that only B has" " +2 1 B only in B: 2B0 on rank 0| +1 1 F only in B: 2F0 on rank 0" "$(causes "$room/two" "$room/stages.lua" -D stages=3)"
+expect "jobs that only A has" " -2 1 B only in A: 2B0 on rank 0| -1 1 F only in A: 2F0 on rank 0" \
+    "$("$PIANOLA" compile "$room/stages.lua" -D stages=3 -o "$room/three" >/dev/null; causes "$room/three" "$room/stages.lua")"
 # A slow rank explains all; messages, which take a hundredth of a unit longer, come after it.
 "$PIANOLA" compile $S --cluster schedules/clusters/latency.lua -D latency=0.01 -o "$room/quick" >/dev/null
 cat >"$room/slow.lua" <<'LUA'
