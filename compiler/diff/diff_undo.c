@@ -66,6 +66,22 @@ static int32_t leader_of(const struct side *side, int32_t i) {
     return least;
 }
 
+/* Adds what the instructions of a program need from earlier ones of their own lane, for which they do not wait. */
+static void add_needs(const struct side *side, struct edges *edges) {
+    struct producers producers = producers_of(side->waits);
+    for (int r = 0; r < side->workers; r++) {
+        const struct rank *k = &side->waits->rank[r];
+        const int32_t *at = side_ops(side, r);
+        for (int i = 0; i < k->nins; i++)
+            for (int32_t a = producers.at[r][i]; a < producers.at[r][i + 1]; a++) {
+                const struct producer *from = &producers.a[a];
+                if (from->i >= 0 && from->i < i && from->rank == r && from->msg < 0 &&
+                    k->ins[from->i].lane == k->ins[i].lane)
+                    add_edge(edges, at[i], at[from->i]);
+            }
+    }
+}
+
 /* Lists what operations wait for: by the streams, or else by their causes. */
 static struct lists find_edges(const struct side *side) {
     struct edges edges = {0};
@@ -73,7 +89,8 @@ static struct lists find_edges(const struct side *side) {
         if (diff_waits_in_lane(side, i))
             add_edge(&edges, i, ~(i - 1));
         int bind = side->op[i].bind;
-        if (!side->waits && bind >= 0 && leader_of(side, bind) != leader_of(side, i))
+        if (!side->waits && bind >= 0 && (bind != i - 1 || side->op[i].why == BY_DATA) &&
+            leader_of(side, bind) != leader_of(side, i))
             add_edge(&edges, i, bind);
     }
     for (int r = 0; side->waits && r < side->workers; r++) {
@@ -83,6 +100,8 @@ static struct lists find_edges(const struct side *side) {
             for (uint32_t n = k->ins[i].wait; n < k->ins[i].wait + k->ins[i].nwait; n++)
                 add_edge(&edges, at[i], at[k->wait[n]]);
     }
+    if (side->waits)
+        add_needs(side, &edges);
     return group_edges(&edges, side->n);
 }
 
@@ -132,11 +151,11 @@ static int64_t awaited(const struct replayed *re, int32_t i, bool data, bool lan
     return t;
 }
 
-/* Returns when all that i's message waits for has ended. */
-static int64_t awaited_by_all(const struct replayed *re, int32_t i) {
-    int64_t t = awaited(re, i, true, true);
+/* Returns when all that i's message waits for has ended; lane: or else only what it needs. */
+static int64_t awaited_by_all(const struct replayed *re, int32_t i, bool lane) {
+    int64_t t = awaited(re, i, true, lane);
     for (int32_t o = re->side->op[i].ring; o != i; o = re->side->op[o].ring) {
-        int64_t its = awaited(re, o, true, true);
+        int64_t its = awaited(re, o, true, lane);
         t = its > t ? its : t;
     }
     return t;
@@ -148,11 +167,11 @@ static int64_t run_again(struct replayed *re) {
     for (int at = 0; at < re->side->n; at++) {
         int32_t i = re->order[at];
         if (re->out[i]) {
-            re->end[i] = awaited(re, i, true, false);
+            re->end[i] = awaited_by_all(re, i, false);
             re->lane_end[i] = awaited(re, i, false, true);
             continue;
         }
-        re->end[i] = re->lane_end[i] = awaited_by_all(re, i) + re->gap[i] + re->took[i];
+        re->end[i] = re->lane_end[i] = awaited_by_all(re, i, true) + re->gap[i] + re->took[i];
         last = re->end[i] > last ? re->end[i] : last;
     }
     return last;
@@ -171,7 +190,7 @@ static struct replayed replay_side(const struct side *side) {
         re.end[i] = re.lane_end[i] = side->op[i].end;
     }
     for (int i = 0; i < side->n; i++)
-        re.gap[i] = side->op[i].start - awaited_by_all(&re, i);
+        re.gap[i] = side->op[i].start - awaited_by_all(&re, i, true);
     re.makespan = run_again(&re);
     return re;
 }
