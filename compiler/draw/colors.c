@@ -12,7 +12,7 @@ static const struct paint message = {"message", 16, 172, 178, 0xe69f00};
 /* Forwards are dark, backwards light; neighbouring shades are clearly distinct. */
 static const double lightness[NDIRS] = {[OP_F] = 0.36, [OP_R] = 0.48, [OP_I] = 0.6, [OP_B] = 0.68, [OP_W] = 0.82};
 
-double lightness_of(uint8_t op) { return lightness[op]; }
+double lightness_of(uint8_t op) { return is_job(op) ? lightness[op] : 0; }
 
 bool dark(uint32_t rgb) { return 299 * (rgb >> 16) + 587 * (rgb >> 8 & 255) + 114 * (rgb & 255) < 128 * 1000; }
 
