@@ -37,7 +37,7 @@ for option in lanes format color device sort; do
     sort) command=compare ;;
     *) command=show ;;
     esac
-    words=$("$PIANOLA" $command schedules/1f1b.lua --$option no-such 2>&1 | sed 's/.*: expected //; s/.* columns are //; s/,//g; s/ or / /')
+    words=$("$PIANOLA" $command schedules/1f1b.lua --$option no-such 2>&1 | sed 's/.*: expected //; s/.*; use //; s/,//g; s/ or / /')
     expect "--$option has words" yes "$([ "$(wc -w <<<"$words")" -ge 2 ] && echo yes)"
     completes "$words" $command --$option ""
     completes "$words" $command --$option =
