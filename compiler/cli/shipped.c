@@ -81,11 +81,14 @@ int list_schedules(void) {
     if (n < 0)
         die("%s: %s", folder, strerror(errno));
     printf("In %s:\n\n", folder);
+    int width = 0;
+    for (int i = 0; i < n; i++)
+        width = (int)strlen(entry[i]->d_name) > width ? (int)strlen(entry[i]->d_name) : width;
     for (int i = 0; i < n; i++) {
         size_t size;
         const char *title = read_file(format("%s/%s", folder, entry[i]->d_name), &size);
         title += strspn(title, "- ");
-        printf("  %-18s %.*s\n", entry[i]->d_name, (int)strcspn(title, "\n"), title);
+        printf("  %-*s  %.*s\n", width, entry[i]->d_name, (int)strcspn(title, "\n"), title);
         free(entry[i]);
     }
     free(entry);
