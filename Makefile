@@ -61,7 +61,7 @@ $(B)/libpianola.a: $(LIBRARY)
 # The runtime alone, for the ranks' own programs. pianola-host.pc gives their compiler and linker flags. The one in
 # build/ refers to files next to it, the installed one to its own prefix, wherever that has been moved.
 RUNTIME := $(patsubst %.c,$(B)/obj/%.o,$(wildcard runtime/*/*.c))
-HEADERS := config.h model.h ops.h rt_program.h
+HEADERS := config.h model.h ops.h rt_program.h unit.h unit_layer.h
 $(B)/libpianola-host.a: $(RUNTIME)
 	rm -f $@
 	ar rcs $@ $^
@@ -162,8 +162,8 @@ build/standin/any-rank: tests/support/rank.c build/standin/libpianola-cuda.a bui
 	$(RANK_LOADER) $$(PKG_CONFIG_PATH=build/standin:$$PKG_CONFIG_PATH pkg-config --libs pianola-cuda)
 standin: build/pianola build/standin/any-rank build/standin/libpianola-put.so build/standin/libpianola-cuda.so build/standin/libpianola-cuda.a build/standin/pianola-cuda.pc
 
-# The prelude, and the pages' script and style, are embedded in the program as numbers, because C11 guarantees string
-# literals of only 4095 bytes.
+# The prelude, the pages' script and style, and the header that units include are embedded in the program as numbers,
+# because C11 guarantees string literals of only 4095 bytes.
 build/prelude.h: compiler/script/prelude.lua
 VIEWER := $(patsubst %,compiler/draw/viewer/%.js,data names needs layout mix pixels paint edges frames range table parts place move view)
 build/viewer-parts.js: $(VIEWER)
@@ -172,7 +172,8 @@ build/viewer-parts.js: $(VIEWER)
 build/viewer.js: build/viewer-parts.js compiler/draw/viewer/page.js
 	{ echo "'use strict';"; cat $^; } > $@
 build/page.h: compiler/draw/page.css compiler/draw/viewer/viewer.css build/viewer.js
-build/prelude.h build/page.h:
+build/unit_text.h: runtime/unit.h
+build/prelude.h build/page.h build/unit_text.h:
 	@mkdir -p $(@D)
 	{ $(foreach f,$^,echo 'static const char $(subst .,_,$(notdir $f))[] = {'; od -An -v -td1 $f | sed 's/-*[0-9][0-9]*/&,/g'; echo '0};';) } > $@
 
@@ -183,7 +184,7 @@ $(B)/obj/compiler/passes/%.o $(B)/obj/compiler/verify/%.o: private FLAGS += -O3
 # Layers are loops over floats. These flags vectorise them without changing the order of any sum.
 $(B)/obj/runtime/%.o: private FLAGS += -O3 -fno-trapping-math
 $(B)/obj/tests/%.o: private FLAGS += -Icompiler -Itests/support -Itests/judges $$(pkg-config --cflags lua5.4 $(BLAS) criterion)
-$(B)/obj/%.o: %.c Makefile | build/prelude.h build/page.h
+$(B)/obj/%.o: %.c Makefile | build/prelude.h build/page.h build/unit_text.h
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -c -o $@ $<
 

@@ -3,6 +3,7 @@
 #ifndef PIANOLA_MODEL_H
 #define PIANOLA_MODEL_H
 #include "config.h"
+#include "unit_layer.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -12,9 +13,9 @@
  * block: fork keeps its input, join adds it to the block's output.
  *
  * parameters  MATRIX(name, rows, columns) and VECTOR(name, n), in memory order, named as in checkpoints; WHOLE: a
- *             matrix that no team divides. One without elements is omitted. l is the layer, or a member's part of it,
- *             m the model; shared: the embedding's tokens are a separate table, shared with the unembedding. With
- *             integer data, a bias's sums would have too many terms to be exact: see store/data.c. */
+ *             matrix that no team divides; OF_UNIT: what l->unit lists. One without elements is omitted. l is the
+ * layer, or a member's part of it, m the model; shared: the embedding's tokens are a separate table, shared with the
+ * unembedding. With integer data, a bias's sums would have too many terms to be exact: see store/data.c. */
 #define LAYERS(X)                                                                                                      \
     X(embedding,                                                                                                       \
       MATRIX(token, shared ? 0 : share_of(l, SPLIT_ROWS, m->vocab), l->out) WHOLE(position, l->context, l->out),       \
@@ -58,6 +59,7 @@
     X(again_kv, , "repeats gather_kv before attention's backward: y = x")                                              \
     X(to_heads, , "from some rows of all heads to all rows of some heads  (Jacobs 2023, DeepSpeed-Ulysses)")           \
     X(to_rows, , "from all rows of some heads to some rows of all heads")                                              \
+    X(unit, OF_UNIT, "what its own code computes: unit.h")                                                             \
     X(unembedding, , "y = x E^T, where E is the embedding's token table, shared with it  (Press & Wolf 2017)")         \
     X(cross_entropy, , "mean over rows of -log softmax(x)[target]; the last layer")                                    \
     X(mse, , "sum over columns of (x - target)^2 / 2, mean over rows; the last layer")
@@ -125,10 +127,12 @@ struct rt_layer {
     struct slot aux;         /* saved by the forward for the backward: statistics, log-sum-exp */
     struct slot dy, dx;      /* gradients of y and x */
     struct slot tmp;         /* workspace of this layer alone */
+    struct slot left;        /* what a unit's input gradient leaves for its weight gradient, beside dy */
     /* For a slice: where its rows begin in their sequence, and how many of each sequence it has; length 0: all. For its
      * attention: where its keys and values begin in kv, in bytes. */
     int32_t first, length;
     int64_t kv;
+    const struct rt_unit *unit; /* of LAYER_unit; else NULL */
 };
 
 /* Returns the bytes that a route keeps, up to a whole cache line: see routing_at in layers/moe.h. */
@@ -143,6 +147,13 @@ static inline int64_t routing_bytes(const struct rt_layer *route) {
  * three floats: the largest logit, the sum of exponentials relative to it, and the target's logit or 0. */
 static inline int64_t statistics_bytes(const struct rt_layer *l) { return (4 * 3 * (int64_t)l->rows + 63) / 64 * 64; }
 
+/* Returns whether the layer has work in an input gradient's sweep: somebody needs dx, or its weight gradient what the
+ * sweep leaves for it. */
+static inline bool has_input_gradient(const struct rt_layer *l) {
+    return l->dx.space != SP_NONE || l->left.space != SP_NONE;
+}
+/* Returns whether a unit's layer has parameters that are trained. All other layers' are. */
+static inline bool trains(const struct rt_layer *l) { return l->kind != LAYER_unit || l->nparam > 0; }
 static inline int32_t rows_out(const struct rt_layer *l) { return l->out_rows > 0 ? l->out_rows : l->rows; }
 /* Returns the rows of a sequence that a layer has: all, or a slice's. */
 static inline int32_t sequence_length(const struct rt_layer *l) { return l->length > 0 ? l->length : l->context; }

@@ -4,7 +4,7 @@
 #define PIANOLA_PARAMETERS_H
 #include "attention.h"
 
-enum { MOST_PARAMETERS = 4 };
+enum { MOST_PARAMETERS = 32 };
 struct rt_parameter {
     const char *name;
     int32_t ndims; /* a vector has 1 */
@@ -81,6 +81,12 @@ static inline struct rt_parameter whole_parameter(const struct rt_layer *l, cons
 static inline bool counts_here(const struct rt_stage *s, const struct rt_parameter *p) {
     return p->split != SPLIT_NONE || s->place == 0;
 }
+static inline void add_unit_parameters(struct rt_parameters *p, const struct rt_unit *unit) {
+    for (int i = 0; i < unit->nparameters; i++) {
+        const struct rt_unit_parameter *one = &unit->parameter[i];
+        add_parameter(p, one->name, one->ndims, one->dim[0], one->dim[1], SPLIT_NONE);
+    }
+}
 /* Returns the parameters of layer l of model m, from LAYERS. */
 static inline struct rt_parameters parameters_of(const struct rt_model *m, const struct rt_layer *l, bool shared) {
     const int vector_split = l->share.split == SPLIT_COLUMNS ? SPLIT_COLUMNS : SPLIT_NONE;
@@ -90,6 +96,7 @@ static inline struct rt_parameters parameters_of(const struct rt_model *m, const
 #define MATRIX(name, rows, columns) add_parameter(&p, #name, 2, rows, columns, l->share.split);
 #define WHOLE(name, rows, columns)  add_parameter(&p, #name, 2, rows, columns, SPLIT_NONE);
 #define VECTOR(name, n)             add_parameter(&p, #name, 1, n, 0, vector_split);
+#define OF_UNIT                     add_unit_parameters(&p, l->unit);
 #define X(name, parameters, ...)                                                                                       \
     case LAYER_##name: parameters break;
         LAYERS(X)
@@ -97,6 +104,7 @@ static inline struct rt_parameters parameters_of(const struct rt_model *m, const
 #undef MATRIX
 #undef WHOLE
 #undef VECTOR
+#undef OF_UNIT
     }
     return p;
 }

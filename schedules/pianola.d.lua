@@ -370,6 +370,45 @@ function headnorm(fields) end
 ---@return pianola.layer
 function attention(fields) end
 
+---@class pianola.unit
+---Its code, beside the script: files that end in .c, for CPUs, or in .cu, for GPUs.
+---@field source? string|string[]
+---Libraries that it is linked with.
+---@field libraries? string|string[]
+---The beginning of its functions' names. Default: the first source's name, without its ending.
+---@field name? string
+---Columns of its output. Default: its input's.
+---@field width? integer
+---Rows of its output. Default: its input's.
+---@field out_rows? integer
+---Its parameters, in the order of memory: `{ { "weight", 64, 256 }, { "bias", 256 } }`; or by name, in the order of the
+---names: `{ bias = { 256 }, weight = { 64, 256 } }`.
+---@field parameters? table
+---What the backward reads again: "x", its input (default), "y", its output, "xy" or "".
+---@field keeps? "x"|"y"|"xy"|""
+---Bytes that a forward leaves for the backward.
+---@field stash? integer
+---Bytes that an input gradient leaves for the weight gradient.
+---@field extra? integer
+---Bytes of workspace: `{ forward, input, weight }`, or one number for all.
+---@field work? integer|integer[]
+---FLOP of a microbatch: `{ forward, input, weight }`. Default: as its matrices take.
+---@field flop? number[]
+---Initial values by parameter: "normal", the default of matrices, "zeros", the default of vectors, or "ones".
+---@field init? table<string, "normal"|"zeros"|"ones">
+---A safetensors file with its initial values, under the parameters' names.
+---@field data? string
+---What it reads besides its input.
+---@field side? ("tokens"|"targets"|"seed")[]
+---Its name in files of other programs, which their parameters' names follow.
+---@field hf? string
+---@field gguf? string
+
+---A layer with code of its own, in C or CUDA: see units.md.
+---@param fields pianola.unit
+---@return pianola.layer
+function unit(fields) end
+
 ---@class pianola.moe
 ---@field experts integer
 ---Number of experts that a token is sent to. Default 2.

@@ -14,6 +14,7 @@
 #include "pipeline.h"
 #include "files.h"
 #include "format_table.h"
+#include "unit_library.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,26 +71,29 @@ static enum listed find_listed(const struct record *record, const char *name, ui
 }
 
 /* With a model, the folder also gets files that build and start the ranks' programs. */
-static void makefile(struct text *t, const struct program *p, const char *dir, const char *suffix) {
+static void makefile(struct text *t, const struct compile *c, const char *dir, const char *suffix) {
     (void)dir, (void)suffix;
-    emit_makefile(t, p);
+    emit_makefile(t, c->program, c->spec->model);
 }
-static void starter(struct text *t, const struct program *p, const char *dir, const char *suffix) {
+static void starter(struct text *t, const struct compile *c, const char *dir, const char *suffix) {
     (void)dir;
-    emit_starter(t, p, suffix);
+    emit_starter(t, c->program, suffix);
 }
-static void slurm(struct text *t, const struct program *p, const char *dir, const char *suffix) {
+static void app(struct text *t, const struct compile *c, const char *dir, const char *suffix) {
+    emit_app(t, c->program, dir, suffix);
+}
+static void slurm(struct text *t, const struct compile *c, const char *dir, const char *suffix) {
     (void)suffix;
-    emit_slurm(t, p, dir);
+    emit_slurm(t, c->program, dir);
 }
 static const struct launcher {
     const char *file, *begins; /* begins: as in struct format */
-    void (*emit)(struct text *t, const struct program *p, const char *dir, const char *suffix);
+    void (*emit)(struct text *t, const struct compile *c, const char *dir, const char *suffix);
     const char *suffix; /* suffix of the built programs, for CPUs or for GPUs */
 } launchers[] = {
-    {"Makefile", "# The ", makefile, ""},    {"rank", "#!/bin/sh\n# Starts the rank of ", starter, ""},
-    {"app.mpi", "-np 1 ", emit_app, ""},     {"rank.gpu", "#!/bin/sh\n# Starts the rank of ", starter, ".gpu"},
-    {"app.gpu", "-np 1 ", emit_app, ".gpu"}, {"multi-prog.slurm", "0 ", slurm, ""},
+    {"Makefile", "# The ", makefile, ""}, {"rank", "#!/bin/sh\n# Starts the rank of ", starter, ""},
+    {"app.mpi", "-np 1 ", app, ""},       {"rank.gpu", "#!/bin/sh\n# Starts the rank of ", starter, ".gpu"},
+    {"app.gpu", "-np 1 ", app, ".gpu"},   {"multi-prog.slurm", "0 ", slurm, ""},
 };
 enum { NLAUNCHERS = sizeof launchers / sizeof *launchers };
 
@@ -101,12 +105,16 @@ static bool is_rank(const char *name) {
     return digits > 0 && strcmp(name + 4 + digits, ".cu") == 0;
 }
 
+static bool is_of_unit(const char *name) {
+    return strncmp(name, UNITS_FOLDER "/", sizeof UNITS_FOLDER) == 0 && !strstr(name, "..");
+}
+
 /* Returns whether a record may name this file. Others are ignored, because files that a record names may be removed. */
 static bool is_program(const char *name) {
     for (int i = 0; i < NLAUNCHERS; i++)
         if (strcmp(name, launchers[i].file) == 0)
             return true;
-    return is_rank(name);
+    return is_rank(name) || is_of_unit(name);
 }
 
 static struct record read_record(const char *dir) {
@@ -218,8 +226,20 @@ static void add_programs(struct folder *folder, const struct compile *c) {
         add_file(folder, format("rank%d.cu", k), "/* Rank ", &t);
     }
     for (int i = 0; i < NLAUNCHERS; i++, t.n = 0) {
-        launchers[i].emit(&t, c->program, path_from_anywhere(folder->dir), launchers[i].suffix);
+        launchers[i].emit(&t, c, path_from_anywhere(folder->dir), launchers[i].suffix);
         add_file(folder, launchers[i].file, launchers[i].begins, &t);
+    }
+}
+
+/* Adds the sources of the model's units. */
+static void add_units(struct folder *folder, const struct compile *c) {
+    int n = 0;
+    const struct unit_copy *copy = unit_copies(c->spec->model, &n);
+    for (int i = 0; i < n; i++) {
+        struct text t = {0};
+        t.s = read_file(copy[i].path, &t.n);
+        make_folder(format("%s/%.*s", folder->dir, (int)(strrchr(copy[i].name, '/') - copy[i].name), copy[i].name));
+        add_file(folder, copy[i].name, "", &t);
     }
 }
 
@@ -246,6 +266,14 @@ static void remove_built(const char *dir, const char *rank) {
     }
 }
 
+/* Removes the object of a unit's source, and the source's folder if it is empty then. */
+static void remove_object(const char *dir, const char *name) {
+    const char *slash = strrchr(name, '/');
+    remove_file(format("%s/%s.o", dir, name));
+    (void)rmdir(format("%s/%.*s", dir, (int)(slash - name), name));
+    (void)rmdir(format("%s/" UNITS_FOLDER, dir));
+}
+
 static void remove_stale(const struct folder *folder) {
     int removed = 0;
     for (size_t i = 0; i < folder->was.n; i++) {
@@ -257,6 +285,8 @@ static void remove_stale(const struct folder *folder) {
         if (now != UNKNOWN || access(path, F_OK) != 0)
             continue;
         remove_file(path);
+        if (is_of_unit(entry->name))
+            remove_object(folder->dir, entry->name);
         removed++;
     }
     if (removed > 0)
@@ -269,8 +299,10 @@ static void write_folder(const char *dir, const struct compile *c) {
     int lock = lock_folder(dir);
     struct folder folder = {.dir = dir, .was = read_record(dir)};
     add_formats(&folder, c);
-    if (c->spec->model)
+    if (c->spec->model) {
         add_programs(&folder, c);
+        add_units(&folder, c);
+    }
     index_record(&folder.now);
     check_stale(&folder);
     if (folder.was.n + folder.now.n > 0)

@@ -3,6 +3,7 @@
 #include "../../runtime/store/import.h"
 #include "passes/layers.h"
 #include "passes/runtime_program.h"
+#include "unit_library.h"
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -162,6 +163,7 @@ struct trained train(const struct compile *c, const struct settings *settings, s
     struct trained trained = {.program = runtime_program(c->costs, c->program), .kept = kept};
     struct told told = {listener, trained.program};
     struct rt_run run = {.program = trained.program, .data = data, .held_out = listener.held_out, .what = what};
+    open_units(c->spec->model, settings->train.cuda);
     take_results(&trained, &run, steps);
     run.flags = flags_of(settings, steps, listener.records);
     run.predicted = listener.predicted;

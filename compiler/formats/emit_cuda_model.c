@@ -74,6 +74,7 @@ static const struct field_row layer_fields[] = {FIELD_NAME(rt_layer, kind, layer
                                                 FIELD_LIST(rt_layer, dy, slot_fields),
                                                 FIELD_LIST(rt_layer, dx, slot_fields),
                                                 FIELD_LIST(rt_layer, tmp, slot_fields),
+                                                FIELD_LIST(rt_layer, left, slot_fields),
                                                 FIELD_NUMBER(rt_layer, first),
                                                 FIELD_NUMBER(rt_layer, length),
                                                 FIELD_NUMBER(rt_layer, kv),
@@ -103,11 +104,19 @@ static void emit_model(struct text *t, const struct rt_model *m) {
     put_word(t, m->names ? ",\n    .names = names,\n};\n" : ",\n};\n");
 }
 
-static void emit_layers(struct text *t, const struct rt_stage *s, const char *name) {
+/* The units of a program, numbered as they are written. */
+struct units {
+    const struct rt_unit **at;
+    int n;
+};
+
+static void emit_layers(struct text *t, const struct rt_stage *s, const char *name, const struct units *units) {
     put(t, "\nstatic const struct rt_layer layers_%s[] = {\n", name);
     for (int i = 0; i < s->nlayers; i++) {
         put_word(t, "    {");
         put_fields(t, layer_fields, &s->layer[i], ", ");
+        for (int u = 0; u < units->n; u++)
+            put_word(t, units->at[u] == s->layer[i].unit ? format(", .unit = &unit_%d", u) : "");
         put_word(t, "},\n");
     }
     put_word(t, "};\n");
@@ -115,12 +124,13 @@ static void emit_layers(struct text *t, const struct rt_stage *s, const char *na
 
 /* Writes n stages into an array of that name, of which those with layers are here. slices: per stage; 0: whole
  * microbatches. */
-static void emit_stages(struct text *t, const struct rt_stage *stage, int n, int slices, const char *array) {
+static void emit_stages(struct text *t, const struct rt_stage *stage, int n, int slices, const char *array,
+                        const struct units *units) {
     const char **name = NEW(const char *, n);
     for (int i = 0; i < n; i++) {
         name[i] = slices ? format("%d_%d", i / slices, i % slices) : format("%d", i);
         if (stage[i].nlayers)
-            emit_layers(t, &stage[i], name[i]);
+            emit_layers(t, &stage[i], name[i], units);
     }
     put(t, "\nstatic const struct rt_stage %s[] = {\n", array);
     for (int i = 0; i < n; i++) {
@@ -133,10 +143,13 @@ static void emit_stages(struct text *t, const struct rt_stage *stage, int n, int
 }
 
 void emit_trained(struct text *t, const struct rt_program *p, int nlayers) {
+    struct units units = {NEW(const struct rt_unit *, nlayers), 0};
+    units.n = list_units(p, units.at);
     if (p->model->names)
         emit_names(t, p->model->names, nlayers);
     emit_model(t, p->model);
-    emit_stages(t, p->stage, p->sets, 0, "stages");
+    emit_units(t, units.at, units.n);
+    emit_stages(t, p->stage, p->sets, 0, "stages", &units);
     if (p->slice)
-        emit_stages(t, p->slice, p->stages * p->model->slices, p->model->slices, "slices");
+        emit_stages(t, p->slice, p->stages * p->model->slices, p->model->slices, "slices", &units);
 }

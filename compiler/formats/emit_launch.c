@@ -1,6 +1,9 @@
 /* Writes files that build and start the ranks' programs, for CPUs and for GPUs (suffix ".gpu"): a Makefile, a script
  * that starts the process's own rank, mpirun's application file, srun's multi-prog file. */
 #include "formats.h"
+#include "ir/model_spec.h"
+#include <stdlib.h>
+#include <string.h>
 
 /* mpicc links MPI. Where it is missing, a C compiler links what stands in for the runtime's part over MPI, so the ranks
  * meet over TCP alone. A runtime that was built without MPI has no such library, and needs none. */
@@ -20,12 +23,55 @@ static void put_compiler(struct text *t) {
            "endif\n");
 }
 
-/* A C compiler builds rank<k>.cu for both: the file is a table, and the kernels are in the library. */
-static void put_build(struct text *t, const char *suffix, const char *runtime) {
+/* A C compiler builds rank<k>.cu for both: the file is a table, and the kernels are in the library. units: the model's
+ * own, which differ for CPUs and GPUs. */
+static void put_build(struct text *t, const char *suffix, const char *runtime, const char *units, const char *flags) {
     put(t,
-        "$(ranks:=%s): rank%%%s: rank%%.cu $(lib-%s)\n"
-        "\t$(compiler) -std=c11 -g -x c $< -x none -o $@ $(without) $(call ask,%s,--cflags --libs)\n",
-        suffix, suffix, runtime, runtime);
+        "$(ranks:=%s): rank%%%s: rank%%.cu $(lib-%s)%s\n"
+        "\t$(compiler) -std=c11 -g%s -x c $< -x none -o $@%s%s $(without) $(call ask,%s,--cflags --libs)\n",
+        suffix, suffix, runtime, units, flags, units, *units ? " $(unit-libs)" : "", runtime);
+}
+
+/* ---- units: their objects for CPUs and for GPUs, and their libraries ---- */
+
+/* Returns the path of a source, or of its object, in the folder. */
+static const char *unit_path(const struct unit_files *files, int i, const char *suffix) {
+    const char *slash = strrchr(files->file[i], '/');
+    return format(UNITS_FOLDER "/%s/%s%s", files->unit->name, slash ? slash + 1 : files->file[i], suffix);
+}
+
+static bool is_cuda(const char *file) { return strcmp(strrchr(file, '.'), ".cu") == 0; }
+
+static const char *library_path(const char *path) {
+    char *whole = realpath(path, NULL);
+    const char *copy = whole ? copy_string(whole) : path;
+    free(whole);
+    return copy;
+}
+
+static void put_unit_objects(struct text *t, const struct model *m, const char *name, bool cuda) {
+    put(t, "%s :=", name);
+    for (int u = 0; u < m->nfiles; u++)
+        for (int i = 0; i < m->files[u].nsources; i++)
+            if (cuda || !is_cuda(m->files[u].file[i]))
+                put(t, " %s", unit_path(&m->files[u], i, ".o"));
+    put_word(t, "\n");
+}
+
+static void put_units(struct text *t, const struct model *m) {
+    put_unit_objects(t, m, "units", false);
+    put_unit_objects(t, m, "units-gpu", true);
+    put_word(t, "unit-libs :=");
+    for (int u = 0; u < m->nfiles; u++)
+        for (int i = m->files[u].nsources; i < m->files[u].n; i++) {
+            const char *library = library_path(m->files[u].file[i]);
+            put(t, " %s -Wl,-rpath,%.*s", library, (int)(strrchr(library, '/') - library), library);
+        }
+    put(t, "\nNVCC ?= $(or $(CUDA_HOME),/usr/local/cuda)/bin/nvcc\n"
+           "$(filter %%.c.o,$(units-gpu)): %%.c.o: %%.c\n\t$(CC) " UNIT_CFLAGS
+           " $(UNIT_CFLAGS) $(call ask,pianola-host,--cflags) -c -o $@ $<\n"
+           "$(filter %%.cu.o,$(units-gpu)): %%.cu.o: %%.cu\n\t$(NVCC) " UNIT_NVFLAGS
+           " $(call ask,pianola-cuda,--cflags) -c -o $@ $<\n");
 }
 
 static void put_need(struct text *t, const char *goals, const char *runtime, const char *hint) {
@@ -38,7 +84,8 @@ static void put_need(struct text *t, const char *goals, const char *runtime, con
         goals, runtime, runtime, hint);
 }
 
-void emit_makefile(struct text *t, const struct program *p) {
+void emit_makefile(struct text *t, const struct program *p, const struct model *m) {
+    const bool units = m->nfiles > 0;
     put(t,
         "# The %s of %s. For CPUs: make, then mpirun -n %d ./rank. For GPUs with NCCL: make gpu, ./rank.gpu\n"
         "# The runtimes are what pkg-config finds as pianola-host and pianola-cuda: in the build/ of a source tree\n"
@@ -61,10 +108,14 @@ void emit_makefile(struct text *t, const struct program *p) {
     put_need(t, "filter gpu %.gpu,$(goals)", "pianola-cuda",
              "it needs nvcc and NCCL; make gpu in the source tree, and make install if it is to be installed");
     put(t, "\nall: $(ranks)\ngpu: $(ranks:=.gpu)\n");
-    put_build(t, "", "pianola-host");
-    put_build(t, ".gpu", "pianola-cuda");
-    put(t, "clean:\n\trm -f $(ranks) $(ranks:=.gpu)\n"
-           ".PHONY: all gpu clean\n");
+    if (units)
+        put_units(t, m);
+    put_build(t, "", "pianola-host", units ? " $(units)" : "", "");
+    put_build(t, ".gpu", "pianola-cuda", units ? " $(units-gpu)" : "", units ? " -DPIANOLA_GPU" : "");
+    put(t,
+        "clean:\n\trm -f $(ranks) $(ranks:=.gpu)%s\n"
+        ".PHONY: all gpu clean\n",
+        units ? " $(units) $(units-gpu)" : "");
 }
 
 void emit_starter(struct text *t, const struct program *p, const char *suffix) {

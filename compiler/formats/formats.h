@@ -52,8 +52,15 @@ void read_torch(struct text *out, const char *file, const char *src);
 bool is_torch(const char *file, const char *src); /* decided by its name or its first cell */
 /* emit_cuda.c: writes rank r's own program. hash: of the whole compile; all ranks of a run must have the same. */
 void emit_cuda(struct text *out, const struct costs *costs, const struct program *p, int r, uint64_t hash);
+/* Flags of the compilers of units, in this process and in the Makefile of ranks' programs; the folder of their sources
+ * there. */
+#define UNIT_CFLAGS "-std=gnu11 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -fPIC"
+#define UNIT_NVFLAGS                                                                                                   \
+    "-std=c++17 -O3 -Xcompiler -fPIC -cudart shared -gencode arch=compute_80,code=[sm_80,sm_90,sm_100,compute_80]"
+#define UNITS_FOLDER "units"
 /* emit_launch.c: writes files that build and start the ranks' programs. dir: the path to their folder. */
-void emit_makefile(struct text *out, const struct program *p);
+struct model;
+void emit_makefile(struct text *out, const struct program *p, const struct model *m);
 void emit_starter(struct text *out, const struct program *p, const char *suffix); /* suffix: "" or ".gpu" */
 void emit_app(struct text *out, const struct program *p, const char *dir, const char *suffix);
 void emit_slurm(struct text *out, const struct program *p, const char *dir);

@@ -13,6 +13,18 @@ struct model_layer {
     bool in_moe;             /* whether a script's moe created it */
     struct rt_config config; /* its other properties from the script */
     struct rt_names names;
+    int32_t out_rows;          /* of LAYER_unit: rows of its output; 0: as many as its input's */
+    const struct rt_unit *own; /* of LAYER_unit; else NULL */
+};
+
+/* The files with a unit's code, as the script names them: beside the script. */
+struct unit_files {
+    const struct rt_unit *unit;
+    const char *script; /* the model script that names them */
+    int line;           /* where it does */
+    int n;
+    const char **file; /* [n]: sources, and then libraries */
+    int nsources;
 };
 
 /* A layer's costs for one microbatch, in a model of costs. */
@@ -32,7 +44,9 @@ struct model {
     bool by_chunks;          /* and these are two chunks of each sequence (rt_rows) */
     bool tied;   /* its embedding and unembedding share a token table, which is a set of weights of its own */
     bool shares; /* a team's members may share a set of parameters */
-    int *cut;    /* indices of the stages - 1 units that start stages 1..; NULL: evenly by cost */
+    struct unit_files *files; /* [nfiles]: a unit's code, each once */
+    int nfiles;
+    int *cut; /* indices of the stages - 1 units that start stages 1..; NULL: evenly by cost */
     int ncut;
     /* The edges of a model given as stages: stage s reads the sum of from[from_at[s] .. from_at[s+1]), ascending, or
      * the batch if that list is empty. NULL: the stages form a chain. */

@@ -44,7 +44,7 @@ static double message_time(const struct costs *costs, int s, int64_t bytes, int 
 
 static double backward_time(const struct spec *sp, const struct rt_layer *l) {
     struct flop flop = flop_of(l);
-    return ((l->dx.space != SP_NONE ? flop.i : 0) + flop.w) / (sp->machine.flops > 0 ? sp->machine.flops : 1);
+    return ((has_input_gradient(l) ? flop.i : 0) + flop.w) / (sp->machine.flops > 0 ? sp->machine.flops : 1);
 }
 
 /* Returns the byte of the gradient at which a layer's parameters begin. */

@@ -33,6 +33,15 @@ static int columns_in(const struct model *m, int s, const int *out) {
     return begin < end ? out[m->from[begin]] : m->rt.input == INPUT_TOKENS ? 1 : m->rt.features;
 }
 
+/* Dies if a layer that works on the microbatch's rows has others, because a unit before it has changed their number. */
+static void check_row_count(const struct model *m, int i, int rows) {
+    if (rows != m->rt.rows && !m->layer[i].own && !m->layer[i].in_moe)
+        die("%s: its input has %d rows, but a microbatch %d; only units work on other rows: let the unit before it "
+            "have "
+            "out_rows = %d",
+            where_layer(m, i), rows, m->rt.rows, m->rt.rows);
+}
+
 /* Returns all layers with kind, shapes and parameter counts. The script reader has checked that each kind is allowed in
  * its place. */
 static struct rt_layer *shape_layers(const struct model *m) {
@@ -45,6 +54,7 @@ static struct rt_layer *shape_layers(const struct model *m) {
         const struct layer_row *row = row_of(layer->kind);
         if (m->from && (i == 0 || layer->unit > m->layer[i - 1].unit))
             in = columns_in(m, layer->unit, stage_out);
+        check_row_count(m, i, rows);
         int out = row->out ? row->out(m, i, in, depth > 0 ? forked[depth - 1] : 0) : in;
         if (brackets(row) > 0)
             forked[depth++] = in;
@@ -104,7 +114,7 @@ void cost_of(struct stage *st, const struct spec *sp) {
     for (const struct rt_layer *l = st->rt.layer; l < st->rt.layer + st->rt.nlayers; l++) {
         struct flop each = flop_of(l);
         f += each.f;
-        i += l->dx.space != SP_NONE ? each.i : 0;
+        i += has_input_gradient(l) ? each.i : 0;
         w += each.w;
         nparam += (double)own_parameters(l);
     }

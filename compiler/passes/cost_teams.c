@@ -18,7 +18,7 @@ static double flop_of_part(const struct stage *st, int op, int part, int parts) 
     double sum = 0;
     for (int i = span.from; i < span.to && (forward || input) && span.sweep != SWEEP_WEIGHTS; i++) {
         const struct rt_layer *l = &st->rt.layer[i];
-        double flop = forward ? flop_of(l).f : l->dx.space != SP_NONE ? flop_of(l).i : 0;
+        double flop = forward ? flop_of(l).f : has_input_gradient(l) ? flop_of(l).i : 0;
         sum += flop / (i == begins || i == ends ? 2 : 1);
     }
     for (int i = span.weights_from; i < span.weights_to && (op == OP_B || op == OP_W); i++)

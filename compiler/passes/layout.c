@@ -99,6 +99,14 @@ static bool has_gradient(const struct rt_layer *l) {
     return l->nparam > 0 || row_of(l->kind)->shares || row_of(l->kind)->first;
 }
 
+/* Return whether a layer's backward reads its input, or its output, again. */
+static bool keeps_input(const struct rt_layer *l) {
+    return l->unit ? l->unit->keeps & UNIT_KEEPS_X : row_of(l->kind)->keeps_x;
+}
+static bool keeps_output(const struct rt_layer *l) {
+    return l->unit ? l->unit->keeps & UNIT_KEEPS_Y : row_of(l->kind)->keeps_y;
+}
+
 /* Returns whether a layer keeps its input's parts with its output's statistics, and in kv. An attention on a slice
  * does, because it has rotated queries and keys by then. If its input is the stage's, it may not rotate them in
  * place. */
@@ -116,9 +124,9 @@ static void find_value_ends(struct plan *plan) {
         plan->end[plan->root[i]] = i;
         if (row->block < 0)
             plan->end[plan->root[plan->partner[i]]] = i;
-        if (row->keeps_x && !keeps_parts_of_x(plan, i) && !reads_gathered(plan, i))
+        if (keeps_input(&plan->l[i]) && !keeps_parts_of_x(plan, i) && !reads_gathered(plan, i))
             plan->keep[plan->root[i]] = true;
-        if (row->keeps_y)
+        if (keeps_output(&plan->l[i]))
             plan->keep[plan->root[i + 1]] = true;
     }
     plan->keep[0] = plan->keep[0] || plan->reads > 1;
@@ -263,6 +271,8 @@ static void layout_backward(struct plan *plan) {
             struct rt_layer *route = &plan->l[plan->partner[i]];
             l->tmp = route->tmp = (struct slot){SP_EXT, take_space(&plan->s->ext, row_of(route->kind)->left(route))};
         }
+        if (l->unit && has_gradient(l) && l->unit->extra > 0)
+            l->left = (struct slot){SP_EXT, take_space(&plan->s->ext, l->unit->extra)};
         if (row->input_work && l->dx.space != SP_NONE)
             l->tmp = (struct slot){SP_WORK,
                                    fit(&workspace, step_of(plan, i), step_of(plan, i), aligned(row->input_work(l)))};
@@ -291,6 +301,19 @@ void layout_weights(struct rt_stage *s, struct rt_layer *layer, int precision, i
     s->opt = 4 * state * (s->weight / element);
 }
 
+/* Places the workspace of units after all else in the stage's: each of their operations has it, and one runs at a
+ * time. */
+static void layout_unit_work(struct rt_stage *s, struct rt_layer *layer) {
+    int64_t most = 0, at = s->work;
+    for (struct rt_layer *l = layer; l < layer + s->nlayers; l++)
+        for (int op = 0; l->unit && op < UNIT_OPERATIONS; op++) {
+            l->tmp = (struct slot){SP_WORK, at};
+            int64_t bytes = unit_seed_bytes(l->unit) + l->unit->work[op];
+            most = bytes > most ? bytes : most;
+        }
+    take_space(&s->work, most);
+}
+
 void layout_stage(struct rt_stage *s, struct rt_layer *layer, int reads, int readers, int precision, int state) {
     int64_t element = precision_bytes(precision);
     layout_weights(s, layer, precision, state);
@@ -298,4 +321,5 @@ void layout_stage(struct rt_stage *s, struct rt_layer *layer, int reads, int rea
     struct plan gradients = plan_of(s, layer, reads, readers, element);
     layout_forward(&values);
     layout_backward(&gradients);
+    layout_unit_work(s, layer);
 }

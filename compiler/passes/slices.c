@@ -84,6 +84,10 @@ void cut_sequence(struct costs *costs, const struct rt_layer *all) {
             die("%s: slices = %d, but %s sends the tokens of whole sequences to its experts, which have room for a "
                 "number of tokens per sequence: leave 'slices' out",
                 sp->file, sp->names.slices, where_layer(m, i));
+    for (int i = 0; i < m->nlayers; i++)
+        if (all[i].unit)
+            die("%s: slices = %d, but %s works on whole microbatches: leave 'slices' out", sp->file, sp->names.slices,
+                where_layer(m, i));
     if (m->by_rows && sp->names.member)
         die("%s: slices = %d, but a team also divides the model by rows, which slices do not support yet: leave one of "
             "them out",

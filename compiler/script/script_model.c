@@ -12,7 +12,7 @@ struct builder {
     struct table t;
     struct spec *sp;
     struct model *m;
-    size_t capacity, sources; /* capacities of m->layer and m->from */
+    size_t capacity, sources, files; /* capacities of m->layer, m->from and m->files */
 };
 
 static void add_layer(struct builder *builder, struct model_layer layer) {
@@ -76,6 +76,45 @@ static void add_moe(struct builder *builder, const struct part *part, int unit) 
     }
 }
 
+/* Adds a unit's files to the model's. Fails if another unit has the same name, but other files. */
+static void add_unit_files(struct builder *builder, const struct unit_files *files) {
+    struct model *m = builder->m;
+    for (int i = 0; i < m->nfiles; i++) {
+        const struct unit_files *before = &m->files[i];
+        bool same = before->n == files->n;
+        if (strcmp(before->unit->name, files->unit->name) != 0)
+            continue;
+        for (int k = 0; same && k < files->n; k++)
+            same = strcmp(before->file[k], files->file[k]) == 0;
+        if (!same)
+            field_fail(builder->L, files->line, "name",
+                       "two units are called '%s', the other one in line %d, and their files differ; give one of them "
+                       "another name",
+                       files->unit->name, before->line);
+        return;
+    }
+    GROW(m->files, builder->files, (size_t)m->nfiles + 1);
+    m->files[m->nfiles++] = *files;
+}
+
+/* Returns the unit of a part, which several layers may share. It is read when the first one names it. */
+static const struct rt_unit *unit_at(struct builder *builder, int index) {
+    lua_State *L = builder->L;
+    struct part *part = lua_touserdata(L, index);
+    struct unit_files files;
+    if (part->layer.own)
+        return part->layer.own;
+    lua_getiuservalue(L, index, 2);
+    part->layer.own = read_unit_table(L, lua_gettop(L), part->line, &files);
+    lua_pop(L, 1);
+    if (builder->m->rt.precision == BF16)
+        word_fail(L, part->line, "unit", "units compute in fp32: leave out the model's precision = \"bf16\"");
+    if (files.unit->side & (UNIT_READS_TOKENS | UNIT_READS_TARGETS) && builder->m->rt.input != INPUT_TOKENS)
+        field_fail(L, part->line, "side", "'side' names tokens or targets, which only a model with input = tokens has");
+    add_unit_files(builder, &files);
+    return part->layer.own;
+}
+
 static void add_part(struct builder *builder, int index, int unit, bool first, bool last);
 
 /* Adds the layers between fork and join, from the list in the residual's user value. */
@@ -127,6 +166,7 @@ static void add_part(struct builder *builder, int index, int unit, bool first, b
     }
     struct model_layer layer = part->layer;
     layer.unit = unit;
+    layer.own = is_unit(part->maker) ? unit_at(builder, index) : NULL;
     if (has_names(part->maker)) {
         lua_getiuservalue(builder->L, index, 1);
         layer.names = (struct rt_names){name_at(builder->L, 1), name_at(builder->L, 2)};

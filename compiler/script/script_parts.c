@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <math.h>
 
-enum { MAX_FIELDS = 16 };
+enum { MAX_FIELDS = 24 };
 #define FIELD(name, range, otherwise) FIELD_TO(#name, range, otherwise, rt_model, name)
 static const struct field of_stage[] = {{.name = "from"}, {0}}; /* read by read_sources */
 static const struct field of_tokens[] = {FIELD(vocab, SIZE, NAN) FIELD(context, SIZE, NAN) FIELD(rows, SIZE, NAN){0}};
@@ -32,6 +32,7 @@ enum { NMAKERS = sizeof makers / sizeof *makers };
 const struct maker residual_maker = {"residual", LAYER, LAYER_fork, NULL};
 const struct maker stage_maker = {"stage", LAYER, LAYER_fork, of_stage};
 
+bool is_unit(const struct maker *maker) { return maker->group == LAYER && maker->kind == LAYER_unit; }
 bool is_moe(const struct maker *maker) { return maker == &makers[MOE]; }
 
 /* Returns whether scripts write this layer. They write residual instead of fork and join, and moe instead of its
@@ -54,7 +55,7 @@ const struct part *part_at(lua_State *L, int index, enum part_group group) {
 }
 
 static struct part *push_part(lua_State *L, const struct maker *maker, int line) {
-    struct part *part = lua_newuserdatauv(L, sizeof *part, 1);
+    struct part *part = lua_newuserdatauv(L, sizeof *part, 2);
     *part = (struct part){.maker = maker, .line = line, .layer.kind = maker->kind};
     luaL_newmetatable(L, maker->name);
     lua_pushboolean(L, false);
@@ -76,6 +77,8 @@ static int field_names(const struct maker *maker, const char *names[MAX_FIELDS +
         }
     for (int i = 0; i < NNAMES && has_names(maker); i++)
         names[n++] = name_fields[i];
+    for (int i = 0; is_unit(maker) && unit_fields[i]; i++)
+        names[n++] = unit_fields[i];
     names[n] = NULL;
     return n;
 }
@@ -120,6 +123,10 @@ static int make_layer(lua_State *L) {
             read_layer_field(&table, field, maker->group == LAYER ? (void *)&part->layer : &part->model);
     if (has_names(maker))
         read_names(&table, lua_gettop(L));
+    if (is_unit(maker)) {
+        lua_pushvalue(L, 1);
+        lua_setiuservalue(L, -2, 2);
+    }
     return 1;
 }
 

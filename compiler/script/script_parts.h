@@ -31,4 +31,11 @@ const struct part *part_at(lua_State *L, int index, enum part_group group);
  * value. */
 enum { NNAMES = 2 };
 bool has_names(const struct maker *maker);
+
+/* Returns whether it makes units. The table of a unit's fields is the part's second user value. */
+bool is_unit(const struct maker *maker);
+/* script_unit.c: reads the table of fields at a stack index, and sets the unit's files. line: the script's line that
+ * made it. */
+extern const char *const unit_fields[]; /* besides those in layers.c and names; ends with NULL */
+const struct rt_unit *read_unit_table(lua_State *L, int at, int line, struct unit_files *files);
 #endif

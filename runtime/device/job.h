@@ -22,10 +22,14 @@ static inline struct job_copy job_copy(char *arena, char *host, const struct rt_
     return copy;
 }
 
-/* Returns whether a stage reads the batch, because its first layer's input has no other place, or the targets, because
- * it ends in the loss. */
+/* Returns whether a stage reads the batch, because its first layer's input has no other place, or a unit reads it, or
+ * the targets, because it ends in the loss. */
 static inline bool stage_reads_batch(const struct rt_program *p, int stage) {
-    return p->stage[stage].layer[0].x.space == SP_NONE || ends_in_loss(&p->stage[stage]);
+    const struct rt_stage *s = &p->stage[stage];
+    bool reads = s->layer[0].x.space == SP_NONE || ends_in_loss(s);
+    for (int l = 0; !reads && l < s->nlayers; l++)
+        reads = s->layer[l].unit && s->layer[l].unit->side & (UNIT_READS_TOKENS | UNIT_READS_TARGETS);
+    return reads;
 }
 /* Returns whether a part is a job's first: the one that takes its input, or the gradient of its output. */
 static inline bool begins_job(const struct rt_program *p, const struct rt_instr *x) {

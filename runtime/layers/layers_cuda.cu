@@ -188,13 +188,13 @@ void cuda_backward_part(const struct rt_model *m, const struct rt_stage *s, cons
     int done = begins || gets ? 0 : *ahead; /* layers from l on whose input gradient is already computed */
     for (const struct rt_layer *l = last - gets; l >= first + gives; l--) {
         struct cuda_call c = {m, l, &mine, stream, workspace};
-        bool wanted = sweep.input && sweep.kind != SWEEP_WEIGHTS && l->dx.space != SP_NONE;
+        bool wanted = sweep.input && sweep.kind != SWEEP_WEIGHTS && has_input_gradient(l);
         if (wanted && done == 0)
             done = fused(inputs, &c, -1, (int)(l - s->layer) + 1);
         if (wanted && done == 0 && kinds[l->kind]->input)
             kinds[l->kind]->input(&c);
         done -= done > 0;
-        if (sweep.weight && !(sweep.kind == SWEEP_PUT_OFF && l == first + 1) && kinds[l->kind]->weight)
+        if (sweep.weight && !(sweep.kind == SWEEP_PUT_OFF && l == first + 1) && kinds[l->kind]->weight && trains(l))
             weight_gradient(&c, &mine);
     }
     *ahead = done;

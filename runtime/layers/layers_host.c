@@ -350,9 +350,9 @@ void host_backward_part(const struct rt_model *m, const struct rt_stage *s, cons
     mine.vfirst = at->vfirst && !uses_table(m, s, sweep.to);
     for (const struct rt_layer *l = last - gets; l >= first + gives; l--) {
         struct host_call c = {m, l, &mine};
-        if (sweep.input && sweep.kind != SWEEP_WEIGHTS && kinds[l->kind]->input && l->dx.space != SP_NONE)
+        if (sweep.input && sweep.kind != SWEEP_WEIGHTS && kinds[l->kind]->input && has_input_gradient(l))
             kinds[l->kind]->input(&c);
-        if (sweep.weight && !(sweep.kind == SWEEP_PUT_OFF && l == first + 1) && kinds[l->kind]->weight)
+        if (sweep.weight && !(sweep.kind == SWEEP_PUT_OFF && l == first + 1) && kinds[l->kind]->weight && trains(l))
             weight_gradient(&c, &mine);
     }
     if (gives && halves[first->kind])

@@ -24,7 +24,7 @@ template <int OPTIMIZER> constexpr int ELEMENTWISE = false MATRIX_OPTIMIZERS(X) 
 #undef X
 
 /* A launch's elements, [from, to), and the turns among them: where weights that decay begin and end, alternately. */
-enum { MOST_TURNS = 128 };
+enum { MOST_TURNS = 192 };
 struct range {
     int64_t from, to;
     int32_t turns;

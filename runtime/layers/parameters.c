@@ -105,11 +105,24 @@ static void init_scale(const struct rt_model *m, const struct values *v) {
         v->w[j] = 1;
 }
 
+/* Draws all parameters from one sequence, one after the other. */
+static void init_unit(const struct rt_model *m, const struct values *v) {
+    const struct rt_unit_parameter *p = v->l->unit->parameter;
+    struct values own = *v;
+    (void)m;
+    for (; strcmp(p->name, v->p->name) != 0; p++)
+        own.from += p->ndims == 1 ? p->dim[0] : p->dim[0] * p->dim[1];
+    if (p->init == UNIT_INIT_NORMAL || (p->init == UNIT_INIT_KIND && p->ndims == 2))
+        init_normal(&own, 1 / sqrtf((float)p->dim[0]));
+    for (int64_t j = 0; p->init == UNIT_INIT_ONES && j < v->p->count; j++)
+        v->w[j] = 1;
+}
+
 /* Initializers by kind of layer, called for each parameter. Parameters are 0 before; other kinds' stay 0. */
 static void (*const init[NLAYERS])(const struct rt_model *m, const struct values *v) = {
     [LAYER_embedding] = init_embedding, [LAYER_linear] = init_linear,   [LAYER_route] = init_experts,
     [LAYER_experts] = init_experts,     [LAYER_layernorm] = init_scale, [LAYER_rmsnorm] = init_scale,
-    [LAYER_headnorm] = init_scale,
+    [LAYER_headnorm] = init_scale,      [LAYER_unit] = init_unit,
 };
 
 static void init_layer(const struct rt_model *m, const struct rt_layer *l, float *w, uint64_t key) {

@@ -12,7 +12,7 @@ enum { PART = 1 << 20 }; /* bytes that an export buffers at a time */
 /* ---- the tensors of a stage ---- */
 
 struct part {
-    char name[48];
+    char name[96];
     const struct rt_layer *layer;
     struct rt_parameter is, whole; /* is: the part of the whole parameter that a team's member has */
     int64_t at;                    /* position in floats, in one array of the weights and then the moments */

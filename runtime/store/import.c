@@ -239,11 +239,58 @@ static bool is_table(const struct named_list *all, const struct named *tensor) {
     return false;
 }
 
+/* ---- a unit's own file ---- */
+
+/* Returns whether a layer's first values are in its unit's own file, and not in the model's. */
+static bool has_own_file(const struct rt_model *m, const struct rt_layer *l, const struct named_file *file) {
+    const struct rt_names *names = m->names ? &m->names[l->index] : NULL;
+    bool named = file && names && (named_is_gguf(file) ? names->gguf : names->hf);
+    return l->unit && l->unit->data && l->nparam > 0 && !named;
+}
+
+static bool read_own_parameter(const struct import *im, const struct rt_layer *l, const struct rt_parameter *p,
+                               float *w) {
+    struct named *tensor = named_find(im->file, p->name);
+    char is[128], must[128];
+    if (!tensor)
+        return say(im, "%s: has no tensor %s, which unit '%s' needs", named_path(im->file), p->name, l->unit->name);
+    if (tensor->unread)
+        return say(im, "%s: tensor %s: dtype %s; only F32, F16 or BF16 is read here", named_path(im->file), p->name,
+                   tensor->unread);
+    bool same =
+        tensor->ndims == p->ndims && tensor->dim[0] == p->dim[0] && (p->ndims == 1 || tensor->dim[1] == p->dim[1]);
+    if (!same)
+        return say(im, "%s: tensor %s is %s, but unit '%s' says %s", named_path(im->file), p->name,
+                   dims_text(tensor->ndims, tensor->dim, is), l->unit->name, dims_text(p->ndims, p->dim, must));
+    values_read(tensor->type, tensor->data, 0, p->count, w);
+    return true;
+}
+
+/* Sets a layer's first values from its unit's own file. */
+static bool read_own_file(const struct import *im, const struct rt_layer *l, float *w) {
+    struct import own = *im;
+    const struct rt_parameters all = parameters_of(im->m, l, false);
+    bool ok = (own.file = named_open(l->unit->data, im->why, im->nwhy)) != NULL;
+    for (int i = 0; ok && i < all.n; w += all.at[i++].count)
+        ok = read_own_parameter(&own, l, &all.at[i], w);
+    if (own.file)
+        named_close(own.file);
+    return ok;
+}
+
+static bool read_own_files(const struct import *im, const struct rt_stage *s, float *w) {
+    for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++)
+        if (l->set == SET_OWN && has_own_file(im->m, l, im->file) &&
+            !read_own_file(im, l, w + l->param / precision_bytes(im->m->precision)))
+            return false;
+    return true;
+}
+
 bool import_check(struct named_file *file, const struct rt_model *m, const struct rt_stage *s, char *why, size_t nwhy) {
     const struct import im = {file, m, why, nwhy};
     for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++)
-        if (!check_rope_factors(&im, l) ||
-            (l->set == SET_OWN && l->nparam > 0 && !of_layer(&im, l, NULL, check_parameter)))
+        if (!check_rope_factors(&im, l) || (l->set == SET_OWN && l->nparam > 0 && !has_own_file(m, l, file) &&
+                                            !of_layer(&im, l, NULL, check_parameter)))
             return false;
     return true;
 }
@@ -282,12 +329,12 @@ bool first_weights(struct named_file *file, uint64_t seed, const struct rt_model
     const struct import im = {file, m, why, nwhy};
     if (!file) {
         host_init(m, s, w, seed);
-        return true;
+        return read_own_files(&im, s, w);
     }
     memset(w, 0, (size_t)weight_count(m, s) * sizeof *w);
     for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++)
-        if (l->set == SET_OWN && l->nparam > 0 &&
+        if (l->set == SET_OWN && l->nparam > 0 && !has_own_file(m, l, file) &&
             !of_layer(&im, l, w + l->param / precision_bytes(m->precision), read_parameter))
             return false;
-    return true;
+    return read_own_files(&im, s, w);
 }

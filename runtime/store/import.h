@@ -8,6 +8,9 @@
  * they are in x out, as here. ~H after a name in braces means that llama.cpp has permuted the rows of its H heads for a
  * rope that pairs neighbours; reading reverses this.
  *
+ * A unit's parameters keep their own names and layout, after the layer's name and a dot. A unit may instead name a file
+ * of its own, with tensors by the parameters' names.
+ *
  * A name in a file may lack its first part, up to the first dot: models without their head, such as GPT-2, are saved
  * this way. Shapes must be the same. */
 #ifndef PIANOLA_IMPORT_H

@@ -11,7 +11,9 @@ static const char *part_of_name(const char *name, int i, int *n) {
     return name;
 }
 
-static const char *ending(const struct rt_parameter *p) {
+static const char *ending(const struct rt_layer *l, const struct rt_parameter *p) {
+    if (l->unit)
+        return p->name;
     return strcmp(p->name, "bias") == 0 || strcmp(p->name, "beta") == 0 ? "bias" : "weight";
 }
 
@@ -38,7 +40,7 @@ bool published_names(const struct rt_model *m, const struct layer_parameter *of,
                      char *why, size_t nwhy) {
     const struct rt_layer *l = of->l;
     const struct rt_names *names = m->names ? &m->names[l->index] : NULL;
-    const char *name = !names ? NULL : gguf ? names->gguf : names->hf, *end = ending(&of->whole);
+    const char *name = !names ? NULL : gguf ? names->gguf : names->hf, *end = ending(l, &of->whole);
     int n;
     out->n = 0;
     if (!name) {

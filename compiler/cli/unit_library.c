@@ -1,0 +1,262 @@
+#include "unit_library.h"
+#include "../../runtime/store/fnv1a.h"
+#include "base/read_file.h"
+#include "base/text.h"
+#include "files.h"
+#include "formats/formats.h"
+#include "unit_text.h"
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static bool file_ends_in(const char *s, const char *ending) {
+    size_t n = strlen(s), k = strlen(ending);
+    return n > k && strcmp(s + n - k, ending) == 0;
+}
+
+/* ---- commands ---- */
+
+struct command {
+    const char **word;
+    size_t n, capacity;
+};
+
+static void add_word(struct command *command, const char *word) {
+    GROW(command->word, command->capacity, command->n + 2);
+    command->word[command->n++] = word;
+    command->word[command->n] = NULL;
+}
+
+static void add_command_words(struct command *command, const char *words) {
+    while (*(words += strspn(words, " "))) {
+        size_t n = strcspn(words, " ");
+        add_word(command, format("%.*s", (int)n, words));
+        words += n;
+    }
+}
+
+/* Runs a command, whose output goes to a file. Returns its exit status, or -1 if it could not be started. */
+static int run_command(const struct command *command, const char *output) {
+    int status = -1, fd = open(output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        die("%s: %s", output, strerror(errno));
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(fd, 1);
+        execvp(command->word[0], (char *const *)command->word);
+        _exit(127);
+    }
+    close(fd);
+    if (pid < 0 || waitpid(pid, &status, 0) != pid)
+        return -1;
+    return WIFEXITED(status) && WEXITSTATUS(status) != 127 ? WEXITSTATUS(status) : -1;
+}
+
+/* ---- compilers ---- */
+
+/* Returns nvcc's name: NVCC, or the one of CUDA_HOME, or of its usual place. */
+static const char *nvcc(void) {
+    const char *named = getenv("NVCC"), *home = getenv("CUDA_HOME");
+    const char *path = format("%s/bin/nvcc", home ? home : "/usr/local/cuda");
+    return named ? named : access(path, X_OK) == 0 ? path : "nvcc";
+}
+
+static struct command compiler_of(bool cuda, const char *folder) {
+    struct command command = {0};
+    const char *named = getenv("CC"), *flags = getenv("UNIT_CFLAGS");
+    add_command_words(&command, cuda ? nvcc() : named && *named ? named : "cc");
+    add_command_words(&command, cuda ? UNIT_NVFLAGS : UNIT_CFLAGS);
+    add_command_words(&command, cuda || !flags ? "" : flags);
+    add_word(&command, format("-I%s/include", folder));
+    return command;
+}
+
+/* Returns the folder of compiled units, with the header that their sources include. */
+static const char *cache_folder(void) {
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME"), *temporary = getenv("TMPDIR");
+    const char *folder = cache && *cache ? format("%s/pianola", cache)
+                         : home && *home ? format("%s/.cache/pianola", home)
+                                         : format("%s/pianola-%ld", temporary ? temporary : "/tmp", (long)getuid());
+    make_folder(format("%s/include/pianola", folder));
+    struct text header = {0};
+    put_word(&header, unit_h);
+    write_file(format("%s/include/pianola/unit.h", folder), &header);
+    return folder;
+}
+
+static const char *where_unit(const struct unit_files *files) {
+    return format("%s:%d: unit '%s'", files->script, files->line, files->unit->name);
+}
+
+/* Returns whether a file takes part: on the host all but CUDA's sources. */
+static bool takes_part(const char *file, bool cuda) { return cuda || !file_ends_in(file, ".cu"); }
+
+static void check_unit_files(const struct unit_files *files, bool cuda) {
+    bool any = files->n > files->nsources;
+    for (int i = 0; i < files->n; i++) {
+        if (access(files->file[i], R_OK) != 0)
+            die("%s: %s: %s", where_unit(files), files->file[i], strerror(errno));
+        any |=
+            i < files->nsources && takes_part(files->file[i], cuda) && (!cuda || file_ends_in(files->file[i], ".cu"));
+    }
+    if (!any)
+        die("%s: has no source for %s; add one that ends in %s to 'source'", where_unit(files), cuda ? "CUDA" : "CPUs",
+            cuda ? ".cu" : ".c");
+}
+
+/* Adds the hash of a command's output, or dies. what: the command's purpose, for the message. */
+static uint64_t hash_output(uint64_t hash, const struct command *command, const char *output,
+                            const struct unit_files *files, const char *file) {
+    int status = run_command(command, output);
+    if (status < 0)
+        die("%s: cannot run the compiler %s; name another with %s", where_unit(files), command->word[0],
+            file_ends_in(file, ".cu") ? "NVCC" : "CC");
+    size_t n = 0;
+    char *text = read_file(output, &n);
+    unlink(output);
+    if (status > 0)
+        die("%s: %s does not compile; the messages of %s are above", where_unit(files), file, command->word[0]);
+    return fnv1a(hash, text, n);
+}
+
+/* Returns a hash of all that the library depends on: each source with what it includes, the libraries, the command. */
+static uint64_t hash_files(const struct unit_files *files, bool cuda, const char *folder) {
+    uint64_t hash = FNV_START;
+    const char *output = format("%s/%s-%ld.i", folder, files->unit->name, (long)getpid());
+    struct command version = {0}, compile = compiler_of(cuda, folder);
+    for (size_t i = 0; i < compile.n; i++)
+        hash = fnv1a(hash, compile.word[i], strlen(compile.word[i]) + 1);
+    add_word(&version, compile.word[0]);
+    add_word(&version, "--version");
+    hash = hash_output(hash, &version, output, files, cuda ? ".cu" : ".c");
+    for (int i = 0; i < files->n; i++) {
+        struct command command = compiler_of(cuda, folder);
+        struct stat st;
+        if (i < files->nsources && takes_part(files->file[i], cuda)) {
+            add_word(&command, "-E");
+            add_word(&command, files->file[i]);
+            hash = hash_output(hash, &command, output, files, files->file[i]);
+        } else if (i >= files->nsources && stat(files->file[i], &st) == 0) {
+            const char *is = format("%s %lld %lld", files->file[i], (long long)st.st_size, (long long)st.st_mtime);
+            hash = fnv1a(hash, is, strlen(is));
+        }
+    }
+    return hash;
+}
+
+static const char *whole_path(const char *path) {
+    char *whole = realpath(path, NULL);
+    const char *copy = whole ? copy_string(whole) : path;
+    free(whole);
+    return copy;
+}
+
+/* Compiles a unit into a library, unless it is in the folder already. Returns its path. */
+static const char *library_of(const struct unit_files *files, bool cuda) {
+    const char *folder = cache_folder();
+    check_unit_files(files, cuda);
+    const char *path =
+        format("%s/%s-%016llx.so", folder, files->unit->name, (unsigned long long)hash_files(files, cuda, folder));
+    if (access(path, R_OK) == 0)
+        return path;
+    const char *mine = format("%s.%ld", path, (long)getpid());
+    struct command command = compiler_of(cuda, folder);
+    add_word(&command, "-shared");
+    add_word(&command, "-o");
+    add_word(&command, mine);
+    for (int i = 0; i < files->n; i++)
+        if (takes_part(files->file[i], cuda))
+            add_word(&command, i < files->nsources ? files->file[i] : whole_path(files->file[i]));
+    add_word(&command, "-lm");
+    int status = run_command(&command, "/dev/null");
+    if (status != 0)
+        die("%s: %s%s does not compile; the messages of %s are above", where_unit(files), files->file[0],
+            files->nsources > 1 ? ", with its other files," : "", command.word[0]);
+    if (rename(mine, path) != 0)
+        die("%s: %s", path, strerror(errno));
+    return path;
+}
+
+/* ---- functions ---- */
+
+static pianola_unit_function *function_of(void *library, const struct unit_files *files, int op, bool cuda) {
+    static const char *const name[UNIT_OPERATIONS] = {"forward", "input", "weight"};
+    const char *symbol = format("%s_%s%s", files->unit->name, name[op], cuda ? "_cuda" : "");
+    pianola_unit_function *function = NULL;
+    *(void **)&function = dlsym(library, symbol);
+    if (!function && (op != UNIT_WEIGHT || files->unit->nparameters > 0))
+        die("%s: %s does not define %s%s; functions begin with the unit's name: rename them, or give the unit the "
+            "field 'name'",
+            where_unit(files), files->file[0], symbol, cuda ? " with C linkage" : "");
+    return function;
+}
+
+static void open_unit(const struct model *m, const struct unit_files *files, bool cuda) {
+    const char *path = library_of(files, cuda);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    struct rt_unit_code code = {{NULL}, NULL};
+    if (!library)
+        die("%s: %s", where_unit(files), dlerror());
+    for (int op = 0; op < UNIT_OPERATIONS; op++)
+        code.run[op] = function_of(library, files, op, cuda);
+    for (int i = 0; i < m->nlayers; i++)
+        if (m->layer[i].own && strcmp(m->layer[i].own->name, files->unit->name) == 0)
+            *m->layer[i].own->code = code;
+}
+
+void open_units(const struct model *m, bool cuda) {
+    for (int i = 0; i < m->nfiles; i++)
+        if (!m->files[i].unit->code->run[UNIT_FORWARD])
+            open_unit(m, &m->files[i], cuda);
+}
+
+/* ---- copies for ranks' programs ---- */
+
+struct copies {
+    struct unit_copy *at;
+    size_t n, capacity;
+};
+
+/* Adds a file, and what it includes from its own folder. */
+static void add_copy(struct copies *copies, const struct unit_files *files, const char *path) {
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    const char *name = format(UNITS_FOLDER "/%s/%s", files->unit->name, base);
+    for (size_t i = 0; i < copies->n; i++)
+        if (strcmp(copies->at[i].name, name) == 0)
+            return;
+    GROW(copies->at, copies->capacity, copies->n + 1);
+    copies->at[copies->n++] = (struct unit_copy){name, path};
+    for (const char *line = read_file(path, NULL); line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        const char *at = line + strspn(line, " \t");
+        if (*at != '#')
+            continue;
+        at += 1 + strspn(at + 1, " \t");
+        if (strncmp(at, "include", 7) != 0 || at[7 + strspn(at + 7, " \t")] != '"')
+            continue;
+        at += 8 + strspn(at + 7, " \t");
+        const char *header = format("%.*s%.*s", (int)(base - path), path, (int)strcspn(at, "\"\n"), at);
+        if (!strchr(header + (base - path), '/') && access(header, R_OK) == 0)
+            add_copy(copies, files, header);
+    }
+}
+
+struct unit_copy *unit_copies(const struct model *m, int *n) {
+    struct copies copies = {0};
+    for (int i = 0; i < m->nfiles; i++)
+        for (int k = 0; k < m->files[i].n; k++) {
+            const struct unit_files *files = &m->files[i];
+            if (access(files->file[k], R_OK) != 0)
+                die("%s: %s: %s", where_unit(files), files->file[k], strerror(errno));
+            if (k < files->nsources)
+                add_copy(&copies, files, files->file[k]);
+        }
+    *n = (int)copies.n;
+    return copies.at;
+}

@@ -1,0 +1,63 @@
+/* Writes the units of a rank's own program: layers whose functions the linker finds in the units' own code. */
+#include "emit_cuda.h"
+#include <string.h>
+
+int list_units(const struct rt_program *p, const struct rt_unit **unit) {
+    int n = 0;
+    for (int s = 0; s < p->sets; s++)
+        for (int i = 0; i < p->stage[s].nlayers; i++) {
+            const struct rt_unit *one = p->stage[s].layer[i].unit;
+            int k = 0;
+            while (k < n && unit[k] != one)
+                k++;
+            if (one && k == n)
+                unit[n++] = one;
+        }
+    return n;
+}
+
+static void emit_parameters(struct text *t, const struct rt_unit *unit, int number) {
+    static const char *const init[] = {"UNIT_INIT_KIND", "UNIT_INIT_ZEROS", "UNIT_INIT_ONES", "UNIT_INIT_NORMAL"};
+    if (unit->nparameters == 0)
+        return;
+    put(t, "static const struct rt_unit_parameter parameters_%d[] = {\n", number);
+    for (int i = 0; i < unit->nparameters; i++) {
+        const struct rt_unit_parameter *p = &unit->parameter[i];
+        put(t, "    {\"%s\", %d, {%lld, %lld}, %s},\n", p->name, p->ndims, (long long)p->dim[0], (long long)p->dim[1],
+            init[p->init]);
+    }
+    put_word(t, "};\n");
+}
+
+static void put_unit_work(struct text *t, const char *name, const int64_t *size) {
+    put(t, "%s{%lld, %lld, %lld},\n", name, (long long)size[0], (long long)size[1], (long long)size[2]);
+}
+
+static void emit_unit(struct text *t, const struct rt_unit *unit, int number) {
+    bool weight = unit->nparameters > 0;
+    put(t, "\nextern pianola_unit_function UNIT(%s_forward), UNIT(%s_input)%s;\n", unit->name, unit->name,
+        weight ? format(", UNIT(%s_weight)", unit->name) : "");
+    emit_parameters(t, unit, number);
+    put(t, "static struct rt_unit_code code_%d = {{UNIT(%s_forward), UNIT(%s_input), %s}, NULL};\n", number, unit->name,
+        unit->name, weight ? format("UNIT(%s_weight)", unit->name) : "NULL");
+    put(t, "static const struct rt_unit unit_%d = {\n    .name = \"%s\",\n", number, unit->name);
+    if (unit->data)
+        put(t, "    .data = \"%s\",\n", unit->data);
+    if (weight)
+        put(t, "    .parameter = parameters_%d,\n    .nparameters = %d,\n", number, unit->nparameters);
+    put(t, "    .keeps = %d,\n    .side = %d,\n    .stash = %lld,\n    .extra = %lld,\n", unit->keeps, unit->side,
+        (long long)unit->stash, (long long)unit->extra);
+    put_unit_work(t, "    .work = ", unit->work);
+    put(t, "    .code = &code_%d,\n};\n", number);
+}
+
+void emit_units(struct text *t, const struct rt_unit *const *unit, int n) {
+    if (n == 0)
+        return;
+    put_word(t, "\n/* Units: layers whose code the model brings, as functions for CPUs or for GPUs. */\n"
+                "#ifdef PIANOLA_GPU\n#define UNIT(name) name##_cuda\n#else\n#define UNIT(name) name\n#endif\n"
+                "#ifdef __cplusplus\nextern \"C\" {\n#endif");
+    for (int i = 0; i < n; i++)
+        emit_unit(t, unit[i], i);
+    put_word(t, "#ifdef __cplusplus\n}\n#endif\n");
+}

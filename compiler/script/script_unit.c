@@ -1,0 +1,303 @@
+/* Reads unit { … }, a layer that brings its own code: its files, its parameters and its sizes. A model takes the units
+ * that its layers name; until then a unit's fields stay in Lua's memory. */
+#include "../../runtime/parameters.h"
+#include "script_parts.h"
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LONGEST_NAME = 64, MOST_FILES = 64 };
+static const int64_t MOST_BYTES = (int64_t)1 << 48;
+
+const char *const unit_fields[] = {"name", "source", "libraries", "parameters", "keeps", "stash", "extra",
+                                   "work", "flop",   "init",      "data",       "side",  NULL};
+
+static _Noreturn void unit_fail(const struct table *t, const char *field, const char *must) {
+    field_fail(t->L, t->line, field, "'%s' must be %s, not %s", field, must, describe(t->L, -1));
+}
+
+/* ---- names and files ---- */
+
+/* Returns whether a text has only letters, digits, _ and the given other characters, and does not begin with a digit.
+ */
+static bool is_plain_name(const char *s, const char *others) {
+    bool ok = *s && !(*s >= '0' && *s <= '9') && strlen(s) < LONGEST_NAME;
+    for (; ok && *s; s++)
+        ok = (*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') || (*s >= '0' && *s <= '9') || *s == '_' ||
+             strchr(others, *s);
+    return ok;
+}
+
+/* Returns whether shells, make and compilers take a file's name as it is. */
+static bool is_plain_path(const char *s) {
+    for (; *s; s++)
+        if (!((*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') || (*s >= '0' && *s <= '9') || strchr("_./+-", *s)))
+            return false;
+    return true;
+}
+
+static bool has_suffix(const char *s, const char *suffix) {
+    size_t n = strlen(s), k = strlen(suffix);
+    return n > k && strcmp(s + n - k, suffix) == 0;
+}
+
+static const char *last_part(const char *path) { return strrchr(path, '/') ? strrchr(path, '/') + 1 : path; }
+
+/* Returns a file beside the script. An absolute path stays as it is. */
+static const char *beside_script(const struct table *t, const char *name) {
+    const char *script = script_of(t->L)->file, *slash = strrchr(script, '/');
+    return *name == '/' || !slash ? name : format("%.*s/%s", (int)(slash - script), script, name);
+}
+
+static void add_unit_file(const struct table *t, struct unit_files *files, const char *field) {
+    const char *name = lua_type(t->L, -1) == LUA_TSTRING ? copy_string(lua_tostring(t->L, -1)) : NULL;
+    bool source = strcmp(field, "source") == 0;
+    if (!name || !*name || *name == '-' || !is_plain_path(name))
+        unit_fail(t, field, "a file, or a list of files, whose names have only letters, digits and _ . / + -");
+    if (source && !has_suffix(name, ".c") && !has_suffix(name, ".cu"))
+        field_fail(t->L, t->line, field, "'source' names %s, but a unit's sources end in .c, for CPUs, or in .cu",
+                   name);
+    if (files->n == MOST_FILES)
+        field_fail(t->L, t->line, field, "a unit has at most %d files", MOST_FILES);
+    for (int i = 0; i < files->n; i++)
+        if (strcmp(last_part(files->file[i]), last_part(name)) == 0)
+            field_fail(t->L, t->line, field, "'%s' names two files %s", field, last_part(name));
+    files->file[files->n++] = beside_script(t, name);
+}
+
+/* Reads a file or a list of files. */
+static void read_files(const struct table *t, const char *field, struct unit_files *files) {
+    lua_State *L = t->L;
+    int type = push_field(t, field), top = lua_gettop(L);
+    if (type == LUA_TTABLE)
+        for (int i = 1; lua_rawgeti(L, top, i) != LUA_TNIL; i++, lua_settop(L, top))
+            add_unit_file(t, files, field);
+    else if (type != LUA_TNIL)
+        add_unit_file(t, files, field);
+    lua_settop(L, top - 1);
+}
+
+/* Returns the field `name`, or by default the stem of the first source. */
+static const char *read_unit_name(const struct table *t, const struct unit_files *files) {
+    int type = push_field(t, "name");
+    const char *name = type == LUA_TSTRING ? copy_string(lua_tostring(t->L, -1)) : "";
+    if (type == LUA_TNIL && files->nsources > 0) {
+        const char *stem = last_part(files->file[0]);
+        name = format("%.*s", (int)(strrchr(stem, '.') - stem), stem);
+    }
+    if (!is_plain_name(name, ""))
+        field_fail(t->L, t->line, "name",
+                   "the name of a unit begins its functions' names in C: fewer than %d letters, digits and _, not %s; "
+                   "add: name = \"my_unit\"",
+                   LONGEST_NAME, type == LUA_TNIL ? format("'%s'", name) : describe(t->L, -1));
+    lua_pop(t->L, 1);
+    return name;
+}
+
+/* Returns the absolute path of the file with initial values, since ranks may start anywhere; NULL: none. */
+static const char *read_data(const struct table *t) {
+    int type = push_field(t, "data");
+    const char *name = type == LUA_TSTRING ? lua_tostring(t->L, -1) : "";
+    if (type != LUA_TNIL && (!*name || !is_plain_path(name)))
+        unit_fail(t, "data", "a safetensors file, whose name has only letters, digits and _ . / + -");
+    const char *path = type == LUA_TNIL ? NULL : copy_string(beside_script(t, name));
+    char *whole = path ? realpath(path, NULL) : NULL;
+    path = whole && is_plain_path(whole) ? copy_string(whole) : path;
+    free(whole);
+    lua_pop(t->L, 1);
+    return path;
+}
+
+/* ---- sizes ---- */
+
+static int64_t bytes_at_top(const struct table *t, const char *field) {
+    int isint = 0;
+    int64_t x = lua_type(t->L, -1) == LUA_TNUMBER ? lua_tointegerx(t->L, -1, &isint) : 0;
+    if (!isint || x < 0 || x > MOST_BYTES)
+        unit_fail(t, field, "a number of bytes, from 0 to 2^48");
+    return x;
+}
+
+static int64_t read_bytes(const struct table *t, const char *field) {
+    int64_t x = push_field(t, field) == LUA_TNIL ? 0 : bytes_at_top(t, field);
+    lua_pop(t->L, 1);
+    return x;
+}
+
+/* Reads work = { forward, input, weight }, or one number for all three. */
+static void read_work(const struct table *t, int64_t work[UNIT_OPERATIONS]) {
+    lua_State *L = t->L;
+    int type = push_field(t, "work"), top = lua_gettop(L);
+    for (int op = 0; op < UNIT_OPERATIONS && type != LUA_TNIL; op++, lua_settop(L, top)) {
+        if (type == LUA_TTABLE && lua_rawgeti(L, top, op + 1) == LUA_TNIL)
+            continue;
+        work[op] = bytes_at_top(t, "work");
+    }
+    lua_settop(L, top - 1);
+}
+
+static void read_flop(const struct table *t, double flop[UNIT_OPERATIONS]) {
+    lua_State *L = t->L;
+    int type = push_field(t, "flop"), top = lua_gettop(L);
+    const char *must = "{ forward, input, weight }, each from 0 to 1e18";
+    if (type != LUA_TNIL && type != LUA_TTABLE)
+        unit_fail(t, "flop", must);
+    for (int op = 0; op < UNIT_OPERATIONS && type == LUA_TTABLE; op++, lua_settop(L, top)) {
+        int one = lua_rawgeti(L, top, op + 1);
+        flop[op] = one == LUA_TNUMBER ? lua_tonumber(L, -1) : 0;
+        if ((one != LUA_TNIL && one != LUA_TNUMBER) || !(flop[op] >= 0 && flop[op] <= 1e18))
+            unit_fail(t, "flop", must);
+    }
+    lua_settop(L, top - 1);
+}
+
+static int32_t read_keeps(const struct table *t) {
+    int type = push_field(t, "keeps");
+    const char *word = type == LUA_TSTRING ? lua_tostring(t->L, -1) : type == LUA_TNIL ? "x" : "?";
+    int32_t keeps = (strchr(word, 'x') ? UNIT_KEEPS_X : 0) | (strchr(word, 'y') ? UNIT_KEEPS_Y : 0);
+    if (word[strspn(word, "xy")] || strlen(word) > 2)
+        unit_fail(t, "keeps", "\"x\", \"y\", \"xy\" or \"\": what the backward reads again");
+    lua_pop(t->L, 1);
+    return keeps;
+}
+
+static int32_t read_side(const struct table *t) {
+    static const char *const words[] = {"tokens", "targets", "seed"};
+    lua_State *L = t->L;
+    int type = push_field(t, "side"), top = lua_gettop(L), side = 0;
+    const char *must = "a list of \"tokens\", \"targets\" and \"seed\"";
+    if (type != LUA_TNIL && type != LUA_TTABLE)
+        unit_fail(t, "side", must);
+    for (int i = 1; type == LUA_TTABLE && lua_rawgeti(L, top, i) != LUA_TNIL; i++, lua_settop(L, top)) {
+        int k = 0;
+        while (k < 3 && strcmp(lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "", words[k]) != 0)
+            k++;
+        if (k == 3)
+            unit_fail(t, "side", must);
+        side |= 1 << k;
+    }
+    lua_settop(L, top - 1);
+    return side;
+}
+
+/* ---- parameters ---- */
+
+/* Fails if the name cannot be a parameter's. A last part of one letter would be an optimizer's moment in a checkpoint.
+ */
+static void check_parameter_name(const struct table *t, const char *name) {
+    const char *dot = strrchr(name, '.');
+    if (!is_plain_name(name, ".") || (dot && strlen(dot) <= 2))
+        field_fail(t->L, t->line, "parameters",
+                   "'%s' cannot name a parameter: a name has letters, digits, _ and dots, fewer than %d of them, and "
+                   "more than one after the last dot",
+                   name, LONGEST_NAME);
+}
+
+/* Adds the parameter whose sizes are in the table on top, from item `first` on. */
+static void add_unit_parameter(const struct table *t, struct rt_unit *unit, const char *name, int first) {
+    lua_State *L = t->L;
+    struct rt_unit_parameter *p = (struct rt_unit_parameter *)&unit->parameter[unit->nparameters];
+    int list = lua_gettop(L), n = lua_istable(L, list) ? (int)lua_rawlen(L, list) - first + 1 : 0;
+    check_parameter_name(t, name);
+    if (unit->nparameters == MOST_PARAMETERS)
+        field_fail(t->L, t->line, "parameters", "a unit has at most %d parameters; make two units of it",
+                   MOST_PARAMETERS);
+    for (int i = 0; i < unit->nparameters; i++)
+        if (strcmp(unit->parameter[i].name, name) == 0)
+            field_fail(t->L, t->line, "parameters", "'parameters' names '%s' twice", name);
+    if (n != 1 && n != 2)
+        field_fail(t->L, t->line, "parameters",
+                   "parameter '%s' must have a list of one size, for a vector, or of two: rows and columns", name);
+    *p = (struct rt_unit_parameter){.name = name, .ndims = n, .dim = {1, 0}};
+    for (int i = 0; i < n; i++, lua_settop(L, list)) {
+        int isint = 0;
+        int64_t x = lua_rawgeti(L, list, first + i) == LUA_TNUMBER ? lua_tointegerx(L, -1, &isint) : 0;
+        if (!isint || x < 1 || x > INT_MAX)
+            field_fail(t->L, t->line, "parameters", "size %d of parameter '%s' must be an integer from 1, not %s",
+                       i + 1, name, describe(L, -1));
+        p->dim[i] = x;
+    }
+    unit->nparameters++;
+}
+
+/* Reads { { "down", 256, 64 }, … }, whose order is memory's, or { down = { 256, 64 }, … }, sorted by name. */
+static void read_parameters(const struct table *t, struct rt_unit *unit) {
+    lua_State *L = t->L;
+    int type = push_field(t, "parameters"), top = lua_gettop(L);
+    unit->parameter = NEW(struct rt_unit_parameter, MOST_PARAMETERS);
+    if (type != LUA_TNIL && type != LUA_TTABLE)
+        unit_fail(t, "parameters", "a table such as { weight = { 64, 256 } }");
+    if (type == LUA_TTABLE && lua_rawlen(L, top) > 0)
+        for (int i = 1; lua_rawgeti(L, top, i) != LUA_TNIL; i++, lua_settop(L, top)) {
+            if (lua_type(L, -1) != LUA_TTABLE || lua_rawgeti(L, -1, 1) != LUA_TSTRING)
+                unit_fail(t, "parameters", "a table such as { weight = { 64, 256 } }, or { { \"weight\", 64, 256 } }");
+            const char *name = copy_string(lua_tostring(L, -1));
+            lua_pop(L, 1);
+            add_unit_parameter(t, unit, name, 2);
+        }
+    else if (type == LUA_TTABLE) {
+        push_sorted_keys(L, top);
+        for (int i = 1; lua_rawgeti(L, top + 1, i) != LUA_TNIL; i++, lua_settop(L, top + 1)) {
+            const char *name = lua_type(L, -1) == LUA_TSTRING ? copy_string(lua_tostring(L, -1)) : "?";
+            lua_rawget(L, top);
+            add_unit_parameter(t, unit, name, 1);
+        }
+    }
+    lua_settop(L, top - 1);
+}
+
+static void read_init(const struct table *t, struct rt_unit *unit) {
+    static const char *const words[] = {
+        [UNIT_INIT_ZEROS] = "zeros", [UNIT_INIT_ONES] = "ones", [UNIT_INIT_NORMAL] = "normal"};
+    lua_State *L = t->L;
+    int type = push_field(t, "init"), top = lua_gettop(L);
+    if (type != LUA_TNIL && type != LUA_TTABLE)
+        unit_fail(t, "init", "a table such as { gamma = \"ones\" }");
+    if (type == LUA_TTABLE)
+        push_sorted_keys(L, top);
+    for (int i = 1; type == LUA_TTABLE && lua_rawgeti(L, top + 1, i) != LUA_TNIL; i++, lua_settop(L, top + 1)) {
+        const char *name = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "?";
+        int p = 0, init = UNIT_INIT_ZEROS;
+        while (p < unit->nparameters && strcmp(unit->parameter[p].name, name) != 0)
+            p++;
+        if (p == unit->nparameters)
+            field_fail(L, t->line, "init", "'init' names '%s', which 'parameters' does not have", name);
+        lua_pushvalue(L, -1);
+        lua_rawget(L, top);
+        while (init <= UNIT_INIT_NORMAL &&
+               strcmp(lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "", words[init]) != 0)
+            init++;
+        if (init > UNIT_INIT_NORMAL)
+            field_fail(L, t->line, "init", "'init' of '%s' must be \"zeros\", \"ones\" or \"normal\", not %s", name,
+                       describe(L, -1));
+        ((struct rt_unit_parameter *)unit->parameter)[p].init = init;
+    }
+    lua_settop(L, top - 1);
+}
+
+/* ---- the unit ---- */
+
+const struct rt_unit *read_unit_table(lua_State *L, int at, int line, struct unit_files *files) {
+    struct table t = {L, at, line, "unit"};
+    struct rt_unit *unit = NEW(struct rt_unit, 1);
+    *files = (struct unit_files){.unit = unit, .script = script_of(L)->file, .line = line};
+    files->file = NEW(const char *, MOST_FILES);
+    read_files(&t, "source", files);
+    files->nsources = files->n;
+    read_files(&t, "libraries", files);
+    if (files->n == 0)
+        field_fail(L, line, "source",
+                   "unit needs the field 'source', its code in C or CUDA; add: source = \"my_unit.c\"");
+    unit->name = read_unit_name(&t, files);
+    read_parameters(&t, unit);
+    read_init(&t, unit);
+    unit->data = read_data(&t);
+    unit->keeps = read_keeps(&t);
+    unit->side = read_side(&t);
+    unit->stash = read_bytes(&t, "stash");
+    unit->extra = read_bytes(&t, "extra");
+    read_work(&t, unit->work);
+    read_flop(&t, unit->flop);
+    unit->code = NEW(struct rt_unit_code, 1);
+    return unit;
+}
