@@ -96,7 +96,7 @@ ARCHS := -gencode 'arch=compute_80,code=[sm_80,sm_90,sm_100,compute_80]'
 NVFLAGS := -std=c++17 -O3 $(ARCHS) -Werror all-warnings -Xcompiler -fPIC,-fvisibility=hidden -Iruntime -MMD -MP
 # $(1): cuda or standin; $(2): folders of runtime/.
 cuda_objects = $(patsubst runtime/%.cu,build/$(1)/%.o,$(wildcard $(2:%=runtime/%/*.cu)))
-IN_PROCESS = $(call cuda_objects,$(1),layers device process) build/$(1)/rank/rank_cuda.o
+IN_PROCESS = $(call cuda_objects,$(1),layers device units process) build/$(1)/rank/rank_cuda.o
 PIC := $(patsubst runtime/%.c,build/pic/%.o,$(filter-out %_host.c runtime/process/comm_local.c,$(wildcard runtime/*/*.c)))
 NCCL := $(firstword $(wildcard $(CUDA_HOME)/include/nccl.h /usr/include/nccl.h /usr/local/include/nccl.h))
 CUDNN := $(firstword $(wildcard $(CUDA_HOME)/include/cudnn.h /usr/include/cudnn.h /usr/include/*/cudnn.h /usr/local/include/cudnn.h))
@@ -114,7 +114,7 @@ build/pic/shared.a: $(PIC)
 	ar rcs $@ $^
 build/libpianola-cuda.so: $(call IN_PROCESS,cuda) build/pic/shared.a
 	$(NVCC) -shared -o $@ $^ -lcublasLt -cudart shared
-build/libpianola-cuda.a: $(call cuda_objects,cuda,layers device comm rank) $(PIC)
+build/libpianola-cuda.a: $(call cuda_objects,cuda,layers device units comm rank) $(PIC)
 	rm -f $@
 	ar rcs $@ $^
 pc_cuda = $(call pc,$(1),$(2),pianola-cuda,GPU,-L$(CUDA_HOME)/lib64 -Wl$(comma)-rpath$(comma)$(CUDA_HOME)/lib64 -lcublasLt -lnccl -lcudart -lstdc++)
@@ -142,7 +142,7 @@ build/standin/%.o: tests/gpu/standin/%.cpp Makefile
 	$(CXX) -std=c++17 -O2 -g -fPIC -Itests/gpu/standin -Iruntime -MMD -MP -c -o $@ $<
 build/standin/libpianola-cuda.so: $(call IN_PROCESS,standin) $(STANDIN) build/pic/shared.a
 	$(CXX) -shared -o $@ $^ -pthread
-build/standin/libpianola-cuda.a: $(call cuda_objects,standin,layers device comm rank) $(STANDIN) $(PIC)
+build/standin/libpianola-cuda.a: $(call cuda_objects,standin,layers device units comm rank) $(STANDIN) $(PIC)
 	rm -f $@
 	ar rcs $@ $^
 build/standin/pianola-cuda.pc: $(B)/pianola-host.pc

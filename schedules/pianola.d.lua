@@ -379,6 +379,10 @@ function attention(fields) end
 ---@field name? string
 ---Columns of its output. Default: its input's.
 ---@field width? integer
+---Columns that its input must have. Default: any.
+---@field in_width? integer
+---Rows that its input must have. Default: any.
+---@field in_rows? integer
 ---Rows of its output. Default: its input's.
 ---@field out_rows? integer
 ---Its parameters, in the order of memory: `{ { "weight", 64, 256 }, { "bias", 256 } }`; or by name, in the order of the

@@ -115,6 +115,7 @@ int cmd_compile(const struct settings *settings);
 int cmd_run(const struct settings *settings);
 int cmd_verify(const struct settings *settings);
 int cmd_check_bound(const struct settings *settings);
+int cmd_check_unit(const struct settings *settings);
 int cmd_export(const struct settings *settings);
 int cmd_import(const struct settings *settings);
 int cmd_partition(const struct settings *settings);

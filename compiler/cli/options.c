@@ -162,7 +162,8 @@ enum {
 
 const struct option_row options[] = {
     LETTERED('D', "define", "KEY=VALUE", SETS(args, parameter),
-             {COMPILES | PARTITION | PROFILE | GENERATE | EXPORT, "set a parameter of the scripts (lists: 1,2,3)"}),
+             {COMPILES | PARTITION | PROFILE | GENERATE | EXPORT | CHECK_UNIT,
+              "set a parameter of the scripts (lists: 1,2,3)"}),
     OPTION("model", "FILE.lua", SETS(args.model, string, .reads = true),
            {COMPILES & ~(RUN | TUNE), "model script; without one, jobs have unit costs"},
            {RUN, "script of the model to train; default: the shipped one that --weights fits"},

@@ -26,7 +26,8 @@ enum {
     TUNE = 16384,
     TOKENIZE = 32768,
     GENERATE = 65536,
-    ALL = 131071
+    CHECK_UNIT = 131072,
+    ALL = 262143
 };
 enum { SCRIPTS = CHECK | SHOW | COMPILE | RUN | COMPARE | DIFF };
 

@@ -1,6 +1,7 @@
 /* Training with all ranks in this process, on the host or on one GPU. */
 #include "training.h"
 #include "../../runtime/store/import.h"
+#include "../../runtime/units/unit_check.h"
 #include "passes/layers.h"
 #include "passes/runtime_program.h"
 #include "unit_library.h"
@@ -144,6 +145,13 @@ static struct rank_flags flags_of(const struct settings *settings, int64_t steps
     return flags;
 }
 
+/* Tests the model's units on the host; on a device the device does. */
+static void test_units(const struct rt_program *p) {
+    char why[512];
+    if (!units_check(p, &unit_memory_host, why, sizeof why))
+        die("%s", why);
+}
+
 static void take_results(struct trained *trained, struct rt_run *run, int64_t steps) {
     int W = trained->program->workers;
     trained->loss = NEW(float, steps + 1);
@@ -164,6 +172,8 @@ struct trained train(const struct compile *c, const struct settings *settings, s
     struct told told = {listener, trained.program};
     struct rt_run run = {.program = trained.program, .data = data, .held_out = listener.held_out, .what = what};
     open_units(c->spec->model, settings->train.cuda);
+    if (!settings->train.cuda)
+        test_units(trained.program);
     take_results(&trained, &run, steps);
     run.flags = flags_of(settings, steps, listener.records);
     run.predicted = listener.predicted;

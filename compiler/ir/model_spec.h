@@ -13,7 +13,9 @@ struct model_layer {
     bool in_moe;             /* whether a script's moe created it */
     struct rt_config config; /* its other properties from the script */
     struct rt_names names;
-    int32_t out_rows;          /* of LAYER_unit: rows of its output; 0: as many as its input's */
+    /* Sizes of a unit. in_width, in_rows: columns and rows of its input; 0: any. out_rows: rows of its output; 0: as
+     * many as its input's. */
+    int32_t in_width, in_rows, out_rows;
     const struct rt_unit *own; /* of LAYER_unit; else NULL */
 };
 

@@ -18,7 +18,8 @@ const char *where_layer(const struct model *m, int i) {
     int n = 0;
     for (int j = 0; j <= i; j++)
         n += row_of(m->layer[j].kind)->block == 0 && !is_inside(m, j);
-    return format("layer %d (%s)", n, m->layer[i].in_moe ? "moe" : layer_name[m->layer[i].kind]);
+    const char *name = m->layer[i].in_moe ? "moe" : layer_name[m->layer[i].kind];
+    return format("layer %d (%s)", n, m->layer[i].own ? format("unit %s", m->layer[i].own->name) : name);
 }
 
 static void size_embedding(const struct model *m, int i, struct rt_layer *l) {
@@ -304,44 +305,12 @@ static int64_t pieces_of_members(const struct rt_layer *l, int64_t element) {
 }
 static int64_t places_of_members(const struct rt_layer *l, int64_t element) { return element * l->rows * l->in; }
 
-/* ---- units ---- */
-
-static int unit_out(const struct model *m, int i, int in, int forked) {
-    (void)forked;
-    return m->layer[i].out > 0 ? m->layer[i].out : in;
-}
-
-static void size_unit(const struct model *m, int i, struct rt_layer *l) {
-    l->unit = m->layer[i].own;
-    l->out_rows = m->layer[i].out_rows != l->rows ? m->layer[i].out_rows : 0;
-}
-
-/* Counts what the script says; else a product of each row with each matrix, twice in a backward, and the columns of its
- * output. */
-static struct flop unit_flop(const struct rt_layer *l) {
-    const double *said = l->unit->flop;
-    double matrices = 0, n = (double)rows_out(l) * l->out;
-    for (int i = 0; i < l->unit->nparameters; i++) {
-        const struct rt_unit_parameter *p = &l->unit->parameter[i];
-        matrices += p->ndims == 2 ? 2.0 * l->rows * (double)p->dim[0] * (double)p->dim[1] : 0;
-    }
-    if (said[UNIT_FORWARD] > 0 || said[UNIT_INPUT] > 0 || said[UNIT_WEIGHT] > 0)
-        return (struct flop){said[UNIT_FORWARD], said[UNIT_INPUT], said[UNIT_WEIGHT]};
-    return (struct flop){matrices + n, matrices + n, matrices};
-}
-
-static int64_t unit_stash(const struct rt_layer *l, int64_t element) {
-    (void)element;
-    return l->unit->stash;
-}
-
 /* The fields of a layer in scripts: its width, the fields of runtime/config.h, and how a team divides it. */
 #define FIELD(group, name, type, range, otherwise, meaning)                                                            \
     FIELD_TO(#name, range, otherwise, model_layer, config.group.name)
-#define WIDTH      FIELD_TO("width", SIZE, NAN, model_layer, out)
-#define UNIT_WIDTH FIELD_TO("width", BASE, 0, model_layer, out)
-#define OUT_ROWS   FIELD_TO("out_rows", BASE, 0, model_layer, out_rows)
-#define SPLIT      FIELD_TO("split", SPLIT, SPLIT_NONE, model_layer, split)
+#define WIDTH                   FIELD_TO("width", SIZE, NAN, model_layer, out)
+#define UNIT_SIZE(name, member) FIELD_TO(#name, BASE, 0, model_layer, member)
+#define SPLIT                   FIELD_TO("split", SPLIT, SPLIT_NONE, model_layer, split)
 #define FIELDS(...)                                                                                                    \
     (const struct field[]) {                                                                                           \
         __VA_ARGS__ { 0 }                                                                                              \
@@ -461,7 +430,8 @@ const struct layer_row layer_rows[NLAYERS] = {
     [LAYER_to_rows] = {.of_team = true,
                        .team.exchange = {OP_ALL_TO_ALL_A, OP_ALL_TO_ALL_A, 0},
                        .team.exchanged = pieces_of_members},
-    [LAYER_unit] = {.field = FIELDS(UNIT_WIDTH OUT_ROWS),
+    [LAYER_unit] = {.field = FIELDS(UNIT_SIZE(width, out) UNIT_SIZE(in_width, in_width) UNIT_SIZE(in_rows, in_rows)
+                                        UNIT_SIZE(out_rows, out_rows)),
                     .named = true,
                     .out = unit_out,
                     .size = size_unit,

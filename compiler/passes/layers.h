@@ -89,6 +89,12 @@ struct layer_row {
     int64_t (*forward_work)(const struct rt_layer *l), (*input_work)(const struct rt_layer *l);
     int64_t (*left)(const struct rt_layer *l);
 };
+/* layer_unit.c: the functions of a unit's row. */
+int unit_out(const struct model *m, int i, int in, int forked);
+void size_unit(const struct model *m, int i, struct rt_layer *l);
+struct flop unit_flop(const struct rt_layer *l);
+int64_t unit_stash(const struct rt_layer *l, int64_t element);
+
 extern const struct layer_row layer_rows[NLAYERS];
 extern const char *const layer_name[NLAYERS];
 

@@ -6,6 +6,7 @@
 extern "C" {
 #include "train.h"
 #include "train_cuda.h"
+#include "units/unit_check.h"
 }
 #include <sched.h>
 #include <stdio.h>
@@ -113,6 +114,8 @@ extern "C" __attribute__((visibility("default"))) char **cuda_train(struct cuda_
     struct cuda_group group;
     memset(&group, 0, sizeof group);
     if (!find_device(run, why, nwhy))
+        return NULL;
+    if (!units_check(p, &unit_memory_cuda, why, nwhy))
         return NULL;
     cuda_attention_plan(p);
     cuda_linear_plan(p);

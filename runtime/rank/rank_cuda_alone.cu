@@ -6,6 +6,7 @@ extern "C" {
 #include "comm/watch.h"
 #include "store/algorithms.h"
 #include "store/seconds.h"
+#include "units/unit_check.h"
 }
 #include <pthread.h>
 #include <sched.h>
@@ -158,6 +159,8 @@ extern "C" void backend_choose(struct rank_run *run) {
     bool ok = cuda_fits(&device, why, sizeof why) &&
               (transport_of(run)->one_host ? together : alone)(run, all, why, sizeof why);
     free(all);
+    world_verdict(&run->world, ok, why);
+    ok = units_check(run->self, &unit_memory_cuda, why, sizeof why);
     world_verdict(&run->world, ok, why);
     plan_products(run);
 }

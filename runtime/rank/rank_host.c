@@ -2,6 +2,7 @@
 #include "device/device_host.h"
 #include "layers/clip.h"
 #include "rank_run.h"
+#include "units/unit_check.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,9 @@ void backend_open(const struct rt_program *self) {
         rank_error(self,
                    "precision = \"bf16\" runs on GPUs only; for CPUs, compile the model with precision = \"fp32\"");
     blas = host_blas();
+    char why[512];
+    if (!units_check(self, &unit_memory_host, why, sizeof why))
+        rank_error(self, why);
 }
 
 void backend_choose(struct rank_run *run) { (void)run; }

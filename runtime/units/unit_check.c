@@ -1,0 +1,276 @@
+#include "unit_check.h"
+#include "store/hash.h"
+#include "unit_trial.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An operation's results are compared after runs in memory that was 0, and that was all ones: NaN, and -1. */
+enum { ZEROS = 0, ONES = 0xff };
+
+/* ---- comparisons ---- */
+
+/* Copies an operand after a run. Returns NULL if there is no memory, or no such operand. */
+static char *operand_copy(const struct trial *t, enum operand operand) {
+    char *copy = t->room[operand].bytes > 0 ? malloc((size_t)t->room[operand].bytes) : NULL;
+    if (copy)
+        t->memory->get(&t->room[operand], copy);
+    return copy;
+}
+
+/* Returns the first byte in which an operand differs from a copy; -1: none. */
+static int64_t first_difference(const struct trial *t, enum operand operand, const char *copy) {
+    char *now = copy ? operand_copy(t, operand) : NULL;
+    int64_t i = 0, n = t->room[operand].bytes;
+    while (now && i < n && now[i] == copy[i])
+        i++;
+    free(now);
+    return now && i < n ? i : -1;
+}
+
+/* The results of a run, by operand; NULL: not written. */
+struct results {
+    char *of[NOPERANDS];
+};
+static struct results copy_results(const struct trial *t, enum unit_operation op) {
+    struct results results;
+    for (int operand = 0; operand < NOPERANDS; operand++)
+        results.of[operand] = trial_writes(t, op, operand) && operand != OPERAND_work ? operand_copy(t, operand) : NULL;
+    return results;
+}
+static void free_results(struct results *results) {
+    for (int operand = 0; operand < NOPERANDS; operand++)
+        free(results->of[operand]);
+}
+
+/* Says what an operation has made differently in a second run. again: with the same memory before it. */
+static bool compare_results(const struct trial *t, enum unit_operation op, const struct results *results, bool again) {
+    for (int operand = 0; operand < NOPERANDS; operand++) {
+        bool padded = operand == OPERAND_stash || operand == OPERAND_extra; /* may have bytes that nobody writes */
+        int64_t at = again || !padded ? first_difference(t, operand, results->of[operand]) : -1;
+        if (at >= 0 && again)
+            return trial_says(t, op,
+                              "is not deterministic: called twice with the same operands, it writes %s "
+                              "differently, from byte %lld on",
+                              operand_name[operand], (long long)at);
+        if (at >= 0)
+            return trial_says(t, op,
+                              "leaves byte %lld of %s to what its memory held before: it does not write all of "
+                              "%s, or reads work, stash or extra where nothing was written",
+                              (long long)at, operand_name[operand], operand_name[operand]);
+    }
+    return true;
+}
+
+/* ---- the checks ---- */
+
+/* Runs an operation three times: twice on zeros, and on ones, with the operands `made` as they were made on ones. Sets
+ * *zeros and *ones to the results. */
+static bool check_operation(struct trial *t, enum unit_operation op, const struct results *made_on_ones,
+                            struct results *zeros, struct results *ones) {
+    char *before[NOPERANDS];
+    bool ok = trial_run(t, op, ZEROS);
+    *zeros = copy_results(t, op);
+    *ones = (struct results){{NULL}};
+    ok = ok && trial_run(t, op, ZEROS) && compare_results(t, op, zeros, true);
+    memcpy(before, t->value, sizeof before);
+    for (int operand = 0; operand < NOPERANDS; operand++)
+        if (made_on_ones && made_on_ones->of[operand])
+            t->value[operand] = made_on_ones->of[operand];
+    ok = ok && trial_run(t, op, ONES) && compare_results(t, op, zeros, false);
+    if (ok)
+        *ones = copy_results(t, op);
+    memcpy(t->value, before, sizeof before);
+    return ok;
+}
+
+/* Makes the results of an operation what later ones read. */
+static void keep_results(struct trial *t, const struct results *results) {
+    for (int operand = 0; operand < NOPERANDS; operand++)
+        if (results->of[operand] && t->value[operand])
+            memcpy(t->value[operand], results->of[operand], (size_t)t->room[operand].bytes);
+}
+
+/* Checks that an input gradient leaves the same for the weight gradient where nobody needs dx. */
+static bool check_without_dx(struct trial *t, const struct results *with) {
+    t->without_dx = true;
+    bool ok = trial_run(t, UNIT_INPUT, ZEROS);
+    int64_t at = ok ? first_difference(t, OPERAND_extra, with->of[OPERAND_extra]) : -1;
+    if (at >= 0)
+        ok = trial_says(t, UNIT_INPUT, "writes extra differently, from byte %lld on, where dx is NULL", (long long)at);
+    t->without_dx = false;
+    return ok;
+}
+
+/* Checks that with `add` a second gradient is added to the first. */
+static bool check_addition(struct trial *t, const struct results *once) {
+    const float *one = (const float *)(const void *)once->of[OPERAND_dw];
+    int64_t n = t->room[OPERAND_dw].bytes / 4;
+    float most = 0;
+    if (!one)
+        return true;
+    memcpy(t->value[OPERAND_dw], one, (size_t)n * 4);
+    t->add = true;
+    bool ok = trial_run(t, UNIT_WEIGHT, ZEROS);
+    t->add = false;
+    float *two = ok ? (float *)(void *)operand_copy(t, OPERAND_dw) : NULL;
+    for (int64_t i = 0; i < n; i++)
+        most = fabsf(one[i]) > most ? fabsf(one[i]) : most;
+    for (int64_t i = 0; two && ok && i < n; i++)
+        if (fabsf(two[i] - 2 * one[i]) > 1e-3f * most)
+            ok = trial_says(t, UNIT_WEIGHT,
+                            "does not add to dw where `add` is true: number %lld is %g, and was %g before a second "
+                            "gradient of %g",
+                            (long long)i, (double)two[i], (double)one[i], (double)one[i]);
+    free(two);
+    return ok;
+}
+
+bool unit_check(const struct rt_model *m, const struct rt_layer *l, const struct unit_memory *memory, char *why,
+                size_t nwhy) {
+    struct trial t = {.m = m, .l = l, .memory = memory, .why = why, .nwhy = nwhy};
+    struct results zeros[UNIT_OPERATIONS] = {{{NULL}}}, ones[UNIT_OPERATIONS] = {{{NULL}}}, made;
+    bool ok = unit_trial_open(&t) && check_operation(&t, UNIT_FORWARD, NULL, &zeros[UNIT_FORWARD], &ones[UNIT_FORWARD]);
+    if (ok)
+        keep_results(&t, &zeros[UNIT_FORWARD]);
+    made = ones[UNIT_FORWARD];
+    ok = ok && check_operation(&t, UNIT_INPUT, &made, &zeros[UNIT_INPUT], &ones[UNIT_INPUT]);
+    if (ok)
+        keep_results(&t, &zeros[UNIT_INPUT]);
+    made.of[OPERAND_extra] = ones[UNIT_INPUT].of[OPERAND_extra];
+    ok = ok && (l->unit->extra == 0 || check_without_dx(&t, &zeros[UNIT_INPUT]));
+    if (l->nparam > 0)
+        ok = ok && check_operation(&t, UNIT_WEIGHT, &made, &zeros[UNIT_WEIGHT], &ones[UNIT_WEIGHT]) &&
+             check_addition(&t, &zeros[UNIT_WEIGHT]);
+    for (int op = 0; op < UNIT_OPERATIONS; op++) {
+        free_results(&zeros[op]);
+        free_results(&ones[op]);
+    }
+    unit_trial_close(&t);
+    return ok;
+}
+
+/* Returns whether two layers are of one unit, in the same sizes. */
+static bool same_trial(const struct rt_layer *a, const struct rt_layer *b) {
+    return a->unit && b->unit && a->unit->code->run[UNIT_FORWARD] == b->unit->code->run[UNIT_FORWARD] &&
+           a->unit->code->config == b->unit->code->config && a->rows == b->rows && a->in == b->in && a->out == b->out &&
+           rows_out(a) == rows_out(b) && a->nparam == b->nparam && a->unit->stash == b->unit->stash &&
+           a->unit->extra == b->unit->extra && a->unit->keeps == b->unit->keeps && a->unit->side == b->unit->side &&
+           memcmp(a->unit->work, b->unit->work, sizeof a->unit->work) == 0;
+}
+
+bool units_check(const struct rt_program *p, const struct unit_memory *memory, char *why, size_t nwhy) {
+    enum { MOST = 256 }; /* further ones go unchecked */
+    const struct rt_layer *done[MOST];
+    int n = 0;
+    for (int s = 0; s < p->stages; s++)
+        for (const struct rt_layer *l = p->stage[s].layer; l && l < p->stage[s].layer + p->stage[s].nlayers; l++) {
+            int k = 0;
+            while (l->unit && k < n && !same_trial(done[k], l))
+                k++;
+            if (!l->unit || k < n || n == MOST)
+                continue;
+            if (!unit_check(p->model, l, memory, why, nwhy))
+                return false;
+            done[n++] = l;
+        }
+    return true;
+}
+
+/* ---- gradients against differences ---- */
+
+static double product_of(const float *a, const float *b, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)a[i] * (double)b[i];
+    return sum;
+}
+
+/* Returns the sum of y dy after a forward in which `from .. from + n` of an operand is moved by step times direction.
+ */
+static bool forward_moved(struct trial *t, enum operand operand, const float *at, const float *direction, int64_t n,
+                          double step, double *sum) {
+    float *value = (float *)(void *)t->value[operand] + (at - (const float *)(const void *)t->value[operand]);
+    float *kept = malloc((size_t)n * sizeof *kept);
+    if (!kept)
+        return false;
+    memcpy(kept, value, (size_t)n * sizeof *kept);
+    for (int64_t i = 0; i < n; i++)
+        value[i] = (float)((double)kept[i] + step * (double)direction[i]);
+    bool ok = trial_run(t, UNIT_FORWARD, ZEROS);
+    char *y = ok ? operand_copy(t, OPERAND_y) : NULL;
+    if (y)
+        *sum = product_of((const float *)(const void *)y, (const float *)(const void *)t->value[OPERAND_dy],
+                          t->room[OPERAND_y].bytes / 4);
+    free(y);
+    memcpy(value, kept, (size_t)n * sizeof *kept);
+    free(kept);
+    return ok && y;
+}
+
+/* Compares the gradient of n numbers of an operand with differences along its signs, some of them turned, so that the
+ * slope is steep. Two steps are extrapolated to none (Richardson). */
+static bool compare_slope(struct trial *t, enum operand operand, int64_t from, int64_t n, const float *gradient,
+                          struct unit_slope *slope) {
+    const float *at = (const float *)(const void *)t->value[operand] + from;
+    float *direction = malloc((size_t)n * sizeof *direction);
+    double sum[4], size = 0;
+    bool ok = direction;
+    for (int64_t i = 0; ok && i < n; i++) {
+        bool turned = i % 4 == 0 && host_hash(1, (uint64_t)i) & 1;
+        direction[i] = (gradient[i] < 0) != turned ? -1 : 1;
+        size += fabs((double)gradient[i]);
+    }
+    const double step = 1.0 / 128;
+    for (int k = 0; ok && k < 4; k++)
+        ok = forward_moved(t, operand, at, direction, n, (k % 2 ? -1 : 1) * (k < 2 ? step : step / 2), &sum[k]);
+    if (ok) {
+        double wide = (sum[0] - sum[1]) / (2 * step), narrow = (sum[2] - sum[3]) / step;
+        slope->gradient = product_of(gradient, direction, n);
+        slope->difference = (4 * narrow - wide) / 3;
+        slope->scale = size;
+    }
+    free(direction);
+    return ok;
+}
+
+/* Runs a forward and both gradients, and keeps their results in the trial. */
+static bool run_operations(struct trial *t, char **dx, char **dw) {
+    for (int op = 0; op < UNIT_OPERATIONS; op++) {
+        if (op == UNIT_WEIGHT && t->l->nparam == 0)
+            continue;
+        if (!trial_run(t, op, ZEROS))
+            return false;
+        struct results results = copy_results(t, op);
+        keep_results(t, &results);
+        free_results(&results);
+        if (op == UNIT_INPUT)
+            *dx = operand_copy(t, OPERAND_dx);
+        if (op == UNIT_WEIGHT)
+            *dw = operand_copy(t, OPERAND_dw);
+    }
+    return true;
+}
+
+int unit_slopes(const struct rt_model *m, const struct rt_layer *l, const struct unit_memory *memory,
+                struct unit_slope *slope, char *why, size_t nwhy) {
+    struct trial t = {.m = m, .l = l, .memory = memory, .why = why, .nwhy = nwhy};
+    char *dx = NULL, *dw = NULL;
+    int n = 0;
+    bool ok = unit_trial_open(&t) && run_operations(&t, &dx, &dw);
+    slope[n].name = "x";
+    ok = ok && compare_slope(&t, OPERAND_x, 0, (int64_t)l->rows * l->in, (const float *)(const void *)dx, &slope[n++]);
+    int64_t from = 0;
+    for (int i = 0; ok && i < l->unit->nparameters; i++, n++) {
+        const struct rt_unit_parameter *p = &l->unit->parameter[i];
+        int64_t count = p->ndims == 1 ? p->dim[0] : p->dim[0] * p->dim[1];
+        slope[n].name = p->name;
+        ok = compare_slope(&t, OPERAND_w, from, count, (const float *)(const void *)dw + from, &slope[n]);
+        from += count;
+    }
+    free(dx);
+    free(dw);
+    unit_trial_close(&t);
+    return ok ? n : -1;
+}

@@ -1,0 +1,24 @@
+/* Tests of units on random data, before a training relies on them. */
+#ifndef PIANOLA_UNIT_CHECK_H
+#define PIANOLA_UNIT_CHECK_H
+#include "unit_room.h"
+
+/* Checks the unit of layer l: its functions write only what they say, and all of it, read only what they are given, and
+ * give the same bits twice, whatever was in their memory before. Returns false and sets why, which names the unit, the
+ * function and the operand. Not for several threads at once. */
+bool unit_check(const struct rt_model *m, const struct rt_layer *l, const struct unit_memory *memory, char *why,
+                size_t nwhy);
+/* Checks all units of a program, once for each size. */
+bool units_check(const struct rt_program *p, const struct unit_memory *memory, char *why, size_t nwhy);
+
+/* A gradient along a random direction of x, or of a parameter, by the unit's functions, and as the difference of two
+ * forwards. scale: what they may differ by, times a tolerance. */
+struct unit_slope {
+    const char *name; /* "x", or the parameter's */
+    double gradient, difference, scale;
+};
+/* Compares gradients with differences. slope: has room for the parameters and x; returns their number, or -1 with why.
+ */
+int unit_slopes(const struct rt_model *m, const struct rt_layer *l, const struct unit_memory *memory,
+                struct unit_slope *slope, char *why, size_t nwhy);
+#endif

@@ -1,0 +1,39 @@
+/* Memory for a unit's operands with guards around it, on the host or on a device. */
+#ifndef PIANOLA_UNIT_ROOM_H
+#define PIANOLA_UNIT_ROOM_H
+#include "rt.h"
+
+/* The guarded memory of one operand. */
+struct room {
+    char *at;      /* the operand, where the unit's functions find it; a multiple of 64 */
+    int64_t bytes; /* of it */
+    void *self;    /* the memory's own */
+};
+
+/* How a call ended. */
+struct unit_fault {
+    enum { CALL_RETURNED, CALL_FAULTED, CALL_FAILED } kind;
+    const char *address; /* CALL_FAULTED: the first address that it must not touch */
+    char why[128];       /* CALL_FAILED: the device's error */
+};
+
+enum { ROOM_CLEAN = -1 };
+struct unit_memory {
+    const char *suffix;                             /* of the names of the functions that work in it */
+    bool (*open)(struct room *room, int64_t bytes); /* false: no memory */
+    void (*close)(struct room *room);
+    void (*set)(struct room *room, const void *bytes); /* fills the operand; NULL bytes: with `fill` */
+    void (*fill)(struct room *room, int byte);
+    void (*get)(const struct room *room, void *bytes);
+    /* Forbids writes to the operand, or allows them. Nothing is forbidden on a device. */
+    void (*protect)(const struct room *room, bool readonly);
+    /* Returns how far a changed byte is from the operand's end if it is behind it, from 0, or ROOM_CLEAN minus its
+     * distance from its beginning if it is before it, from 1; ROOM_CLEAN: none has changed. */
+    int64_t (*outside)(const struct room *room);
+    /* Returns whether the room, guards included, has this address. */
+    bool (*has)(const struct room *room, const char *address);
+    struct unit_fault (*call)(pianola_unit_function *function, struct pianola_unit_call *call);
+};
+extern const struct unit_memory unit_memory_host; /* room_host.c */
+extern const struct unit_memory unit_memory_cuda; /* room_cuda.cu */
+#endif

@@ -1,0 +1,222 @@
+#include "unit_trial.h"
+#include "store/hash.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define X(name, access) #name,
+const char *const operand_name[NOPERANDS] = {OPERANDS(X)};
+#undef X
+#define X(name, access) access,
+static const char *const access_of[NOPERANDS] = {OPERANDS(X)};
+#undef X
+static const char *const operation_name[UNIT_OPERATIONS] = {"forward", "input", "weight"};
+
+bool trial_says(const struct trial *t, enum unit_operation op, const char *fmt, ...) {
+    va_list ap;
+    const char *name = t->l->unit->name;
+    int n = snprintf(t->why, t->nwhy, "unit '%s' of layer %d: %s_%s%s ", name, t->l->index, name, operation_name[op],
+                     t->memory->suffix);
+    va_start(ap, fmt);
+    if (n >= 0 && (size_t)n < t->nwhy)
+        vsnprintf(t->why + n, t->nwhy - (size_t)n, fmt, ap);
+    va_end(ap);
+    return false;
+}
+
+/* ---- operands ---- */
+
+static int64_t bytes_of_operand(const struct trial *t, enum operand operand) {
+    const struct rt_layer *l = t->l;
+    const struct rt_unit *unit = l->unit;
+    int64_t in = 4 * (int64_t)l->rows * l->in, out = 4 * (int64_t)rows_out(l) * l->out, work = 0;
+    for (int op = 0; op < UNIT_OPERATIONS; op++)
+        work = unit->work[op] > work ? unit->work[op] : work;
+    switch (operand) {
+    case OPERAND_x:
+    case OPERAND_dx: return in;
+    case OPERAND_y:
+    case OPERAND_dy: return out;
+    case OPERAND_stash: return unit->stash;
+    case OPERAND_extra: return unit->extra;
+    case OPERAND_work: return work;
+    case OPERAND_w:
+    case OPERAND_dw: return 4 * l->nparam;
+    case OPERAND_tokens: return unit->side & UNIT_READS_TOKENS ? 4 * (int64_t)t->m->rows : 0;
+    case OPERAND_targets: return unit->side & UNIT_READS_TARGETS ? 4 * (int64_t)t->m->rows : 0;
+    case OPERAND_seed: return unit->side & UNIT_READS_SEED ? 8 : 0;
+    default: return 0;
+    }
+}
+
+static bool trial_has(const struct trial *t, enum unit_operation op, enum operand operand) {
+    const struct rt_unit *unit = t->l->unit;
+    if (access_of[operand][op] == '-' || t->room[operand].bytes == 0 || (operand == OPERAND_dx && t->without_dx))
+        return false;
+    if (operand == OPERAND_work)
+        return unit->work[op] > 0;
+    return op == UNIT_FORWARD || (operand == OPERAND_x   ? unit->keeps & UNIT_KEEPS_X
+                                  : operand == OPERAND_y ? unit->keeps & UNIT_KEEPS_Y
+                                                         : true);
+}
+
+bool trial_writes(const struct trial *t, enum unit_operation op, enum operand operand) {
+    return trial_has(t, op, operand) && access_of[operand][op] == 'W';
+}
+
+/* Returns a number in [-1, 1). */
+static float uniform(uint64_t key, int64_t i) {
+    return (float)((double)(host_hash(key, (uint64_t)i) >> 11) * 0x1p-52 - 1);
+}
+
+static void draw_operand(const struct trial *t, enum operand operand) {
+    float *value = (float *)(void *)t->value[operand];
+    int32_t *token = (int32_t *)(void *)t->value[operand];
+    int64_t n = t->room[operand].bytes / 4;
+    bool tokens = operand == OPERAND_tokens || operand == OPERAND_targets;
+    for (int64_t i = 0; i < n; i++)
+        if (tokens)
+            token[i] = (int32_t)(host_hash((uint64_t)operand, (uint64_t)i) % (uint64_t)t->m->vocab);
+        else
+            value[i] = uniform((uint64_t)operand, i);
+}
+
+/* Draws parameters as a training's first ones, with a little noise on those that are 0. */
+static void draw_weights(const struct trial *t) {
+    struct rt_layer alone = *t->l;
+    const struct rt_stage stage = {.layer = &alone, .nlayers = 1, .weight = t->room[OPERAND_w].bytes};
+    float *w = (float *)(void *)t->value[OPERAND_w];
+    alone.param = 0;
+    alone.set = SET_OWN;
+    host_init(t->m, &stage, w, 1);
+    for (int64_t i = 0; i < t->l->nparam; i++)
+        w[i] += 0.02f * uniform(OPERAND_w, i);
+}
+
+bool unit_trial_open(struct trial *t) {
+    memset(t->room, 0, sizeof t->room);
+    memset(t->value, 0, sizeof t->value);
+    for (int operand = 0; operand < NOPERANDS; operand++) {
+        int64_t bytes = bytes_of_operand(t, operand);
+        if (bytes == 0)
+            continue;
+        t->value[operand] = calloc(1, (size_t)bytes);
+        if (!t->value[operand] || !t->memory->open(&t->room[operand], bytes)) {
+            t->room[operand].bytes = 0;
+            snprintf(t->why, t->nwhy, "no memory to check unit '%s'", t->l->unit->name);
+            return false;
+        }
+    }
+    static const uint8_t drawn[] = {OPERAND_x, OPERAND_dy, OPERAND_tokens, OPERAND_targets, OPERAND_seed};
+    for (size_t i = 0; i < sizeof drawn; i++)
+        draw_operand(t, drawn[i]);
+    if (t->l->nparam > 0)
+        draw_weights(t);
+    return true;
+}
+
+void unit_trial_close(struct trial *t) {
+    for (int operand = 0; operand < NOPERANDS; operand++) {
+        if (t->room[operand].bytes > 0)
+            t->memory->close(&t->room[operand]);
+        free(t->value[operand]);
+    }
+}
+
+/* ---- runs ---- */
+
+static struct pianola_unit_call trial_call(const struct trial *t, enum unit_operation op) {
+    char *at[NOPERANDS];
+    for (int operand = 0; operand < NOPERANDS; operand++)
+        at[operand] = trial_has(t, op, operand) ? t->room[operand].at : NULL;
+    struct pianola_unit_call call = {.rows = t->l->rows, .out_rows = rows_out(t->l), .in = t->l->in, .out = t->l->out};
+    call.x = at[OPERAND_x], call.y = at[OPERAND_y];
+    call.stash = at[OPERAND_stash], call.extra = at[OPERAND_extra], call.work = at[OPERAND_work];
+    call.w = at[OPERAND_w], call.dw = at[OPERAND_dw], call.dy = at[OPERAND_dy], call.dx = at[OPERAND_dx];
+    call.tokens = (const int32_t *)(const void *)at[OPERAND_tokens];
+    call.targets = (const int32_t *)(const void *)at[OPERAND_targets];
+    call.seed = (const uint64_t *)(const void *)at[OPERAND_seed];
+    call.add = op == UNIT_WEIGHT && t->add;
+    call.config = t->l->unit->code->config;
+    return call;
+}
+
+/* Names the operands that a call does not have, for messages. */
+static const char *missing_operands(const struct trial *t, enum unit_operation op, char *out, size_t n) {
+    size_t at = 0;
+    out[0] = 0;
+    for (int operand = 0; operand < NOPERANDS; operand++)
+        if (!trial_has(t, op, operand) && at < n)
+            at += (size_t)snprintf(out + at, n - at, "%s%s", at ? ", " : "", operand_name[operand]);
+    return out;
+}
+
+/* Says what a call has touched that it must not. */
+static bool says_fault(const struct trial *t, enum unit_operation op, const struct unit_fault *fault) {
+    char names[128];
+    if (fault->kind == CALL_FAILED)
+        return trial_says(t, op, "fails: %s", fault->why);
+    for (int operand = 0; operand < NOPERANDS; operand++) {
+        const struct room *room = &t->room[operand];
+        const char *name = operand_name[operand];
+        if (room->bytes == 0 || !t->memory->has(room, fault->address))
+            continue;
+        long long at = fault->address - room->at;
+        if (at >= 0 && at < room->bytes)
+            return trial_says(t, op, "writes byte %lld of %s, which it may only read", at, name);
+        return trial_says(t, op, "touches byte %lld of %s, which has %lld bytes", at, name, (long long)room->bytes);
+    }
+    if ((uintptr_t)fault->address < 1u << 20)
+        return trial_says(t, op,
+                          "uses a pointer that is NULL in its call: one of %s (keeps, stash, extra, work and side in "
+                          "the model script say what there is)",
+                          missing_operands(t, op, names, sizeof names));
+    return trial_says(t, op, "touches address %p, where none of its operands is", (const void *)fault->address);
+}
+
+/* Returns whether an operand and what is around it are as they may be after a call. */
+static bool check_operand(const struct trial *t, enum unit_operation op, enum operand operand) {
+    const struct room *room = &t->room[operand];
+    int64_t outside = t->memory->outside(room);
+    if (outside != ROOM_CLEAN)
+        return trial_says(t, op, "writes byte %lld of %s, which has %lld bytes",
+                          (long long)(outside > ROOM_CLEAN ? room->bytes + outside : outside - ROOM_CLEAN),
+                          operand_name[operand], (long long)room->bytes);
+    if (trial_writes(t, op, operand) || !trial_has(t, op, operand))
+        return true;
+    char *now = malloc((size_t)room->bytes);
+    int64_t i = 0;
+    if (now)
+        t->memory->get(room, now);
+    while (now && i < room->bytes && now[i] == t->value[operand][i])
+        i++;
+    bool same = !now || i == room->bytes;
+    free(now);
+    return same ||
+           trial_says(t, op, "writes byte %lld of %s, which it may only read", (long long)i, operand_name[operand]);
+}
+
+bool trial_run(struct trial *t, enum unit_operation op, int fill) {
+    const struct unit_memory *memory = t->memory;
+    struct pianola_unit_call call = trial_call(t, op);
+    for (int operand = 0; operand < NOPERANDS; operand++) {
+        struct room *room = &t->room[operand];
+        if (!trial_has(t, op, operand))
+            continue;
+        bool reads = !trial_writes(t, op, operand);
+        if (reads || (operand == OPERAND_dw && t->add))
+            memory->set(room, t->value[operand]);
+        else
+            memory->fill(room, fill);
+        memory->protect(room, reads);
+    }
+    struct unit_fault fault = memory->call(t->l->unit->code->run[op], &call);
+    bool ok = fault.kind == CALL_RETURNED || says_fault(t, op, &fault);
+    for (int operand = 0; operand < NOPERANDS; operand++)
+        if (t->room[operand].bytes > 0) {
+            memory->protect(&t->room[operand], false);
+            ok = ok && check_operand(t, op, operand);
+        }
+    return ok;
+}

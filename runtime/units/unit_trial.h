@@ -1,0 +1,38 @@
+/* One unit's layer with its operands in guarded memory, for the files that test it. */
+#ifndef PIANOLA_UNIT_TRIAL_H
+#define PIANOLA_UNIT_TRIAL_H
+#include "unit_room.h"
+
+/* The operands of a call. X(name, access in forward, input, weight): R reads, W writes, - does not have */
+#define OPERANDS(X)                                                                                                    \
+    X(x, "RRR")                                                                                                        \
+    X(y, "WRR")                                                                                                        \
+    X(stash, "WRR")                                                                                                    \
+    X(extra, "-WR") X(work, "WWW") X(w, "RRR") X(dw, "--W") X(dy, "-RR") X(dx, "-W-") X(tokens, "RRR")                 \
+        X(targets, "RRR") X(seed, "RRR")
+#define X(name, ...) OPERAND_##name,
+enum operand { OPERANDS(X) NOPERANDS };
+#undef X
+
+struct trial {
+    const struct rt_model *m;
+    const struct rt_layer *l;
+    const struct unit_memory *memory;
+    struct room room[NOPERANDS]; /* bytes 0: the unit has no such operand */
+    char *value[NOPERANDS];      /* what an operand is before a call that reads it */
+    bool without_dx, add;        /* of the next call */
+    char *why;
+    size_t nwhy;
+};
+/* Opens a trial with random values. Returns false if there is no memory. In any case, close it. */
+bool unit_trial_open(struct trial *t);
+void unit_trial_close(struct trial *t);
+/* Returns whether an operation has an operand and writes it. */
+bool trial_writes(const struct trial *t, enum unit_operation op, enum operand operand);
+/* Runs an operation with what it writes filled with a byte, except dw if it is added to, which is set to its value.
+ * Returns false and sets why if it touches anything else. */
+bool trial_run(struct trial *t, enum unit_operation op, int fill);
+bool trial_says(const struct trial *t, enum unit_operation op, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+extern const char *const operand_name[NOPERANDS];
+#endif
