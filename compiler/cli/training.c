@@ -31,6 +31,7 @@ void check_device(const struct compile *c, bool cuda) {
                 die("%s: %d slices of a microbatch read each other's keys and values; --device cuda takes at most %d",
                     where_layer(m, l->index), c->spec->names.slices, CUDA_SLICES);
         }
+    open_units(m, cuda);
 }
 
 struct told {

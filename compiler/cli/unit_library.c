@@ -90,10 +90,6 @@ static const char *cache_folder(void) {
     return folder;
 }
 
-static const char *where_unit(const struct unit_files *files) {
-    return format("%s:%d: unit '%s'", files->script, files->line, files->unit->name);
-}
-
 /* Returns whether a file takes part: on the host all but CUDA's sources. */
 static bool takes_part(const char *file, bool cuda) { return cuda || !file_ends_in(file, ".cu"); }
 
@@ -101,13 +97,15 @@ static void check_unit_files(const struct unit_files *files, bool cuda) {
     bool any = files->n > files->nsources;
     for (int i = 0; i < files->n; i++) {
         if (access(files->file[i], R_OK) != 0)
-            die("%s: %s: %s", where_unit(files), files->file[i], strerror(errno));
+            die_at(files->script, NULL, files->line, 0, "unit '%s': %s: %s", files->unit->name, files->file[i],
+                   strerror(errno));
         any |=
             i < files->nsources && takes_part(files->file[i], cuda) && (!cuda || file_ends_in(files->file[i], ".cu"));
     }
     if (!any)
-        die("%s: has no source for %s; add one that ends in %s to 'source'", where_unit(files), cuda ? "CUDA" : "CPUs",
-            cuda ? ".cu" : ".c");
+        die_at(files->script, NULL, files->line, 0,
+               "unit '%s': has no source for %s; add one that ends in %s to 'source'", files->unit->name,
+               cuda ? "CUDA" : "CPUs", cuda ? ".cu" : ".c");
 }
 
 /* Adds the hash of a command's output, or dies. what: the command's purpose, for the message. */
@@ -115,13 +113,14 @@ static uint64_t hash_output(uint64_t hash, const struct command *command, const 
                             const struct unit_files *files, const char *file) {
     int status = run_command(command, output);
     if (status < 0)
-        die("%s: cannot run the compiler %s; name another with %s", where_unit(files), command->word[0],
-            file_ends_in(file, ".cu") ? "NVCC" : "CC");
+        die_at(files->script, NULL, files->line, 0, "unit '%s': cannot run the compiler %s; name another with %s",
+               files->unit->name, command->word[0], file_ends_in(file, ".cu") ? "NVCC" : "CC");
     size_t n = 0;
     char *text = read_file(output, &n);
     unlink(output);
     if (status > 0)
-        die("%s: %s does not compile; the messages of %s are above", where_unit(files), file, command->word[0]);
+        die_at(files->script, NULL, files->line, 0, "unit '%s': %s does not compile; the messages of %s are above",
+               files->unit->name, file, command->word[0]);
     return fnv1a(hash, text, n);
 }
 
@@ -176,8 +175,9 @@ static const char *library_of(const struct unit_files *files, bool cuda) {
     add_word(&command, "-lm");
     int status = run_command(&command, "/dev/null");
     if (status != 0)
-        die("%s: %s%s does not compile; the messages of %s are above", where_unit(files), files->file[0],
-            files->nsources > 1 ? ", with its other files," : "", command.word[0]);
+        die_at(files->script, NULL, files->line, 0, "unit '%s': %s%s does not compile; the messages of %s are above",
+               files->unit->name, files->file[0], files->nsources > 1 ? ", with its other files," : "",
+               command.word[0]);
     if (rename(mine, path) != 0)
         die("%s: %s", path, strerror(errno));
     return path;
@@ -191,9 +191,11 @@ static pianola_unit_function *function_of(void *library, const struct unit_files
     pianola_unit_function *function = NULL;
     *(void **)&function = dlsym(library, symbol);
     if (!function && (op != UNIT_WEIGHT || files->unit->nparameters > 0))
-        die("%s: %s does not define %s%s; functions begin with the unit's name: rename them, or give the unit the "
-            "field 'name'",
-            where_unit(files), files->file[0], symbol, cuda ? " with C linkage" : "");
+        die_at(files->script, NULL, files->line, 0,
+               "unit '%s': %s does not define %s%s; functions begin with the unit's name: rename them, or give the "
+               "unit the "
+               "field 'name'",
+               files->unit->name, files->file[0], symbol, cuda ? " with C linkage" : "");
     return function;
 }
 
@@ -202,7 +204,7 @@ static void open_unit(const struct model *m, const struct unit_files *files, boo
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     struct rt_unit_code code = {{NULL}, NULL};
     if (!library)
-        die("%s: %s", where_unit(files), dlerror());
+        die_at(files->script, NULL, files->line, 0, "unit '%s': %s", files->unit->name, dlerror());
     for (int op = 0; op < UNIT_OPERATIONS; op++)
         code.run[op] = function_of(library, files, op, cuda);
     for (int i = 0; i < m->nlayers; i++)
@@ -210,7 +212,17 @@ static void open_unit(const struct model *m, const struct unit_files *files, boo
             *m->layer[i].own->code = code;
 }
 
+/* Dies if a unit's file with initial values is not there. */
+static void check_own_data(const struct model *m) {
+    for (int i = 0; i < m->nlayers; i++) {
+        const struct rt_unit *unit = m->layer[i].own;
+        if (unit && unit->data && access(unit->data, R_OK) != 0)
+            die("unit '%s': %s: %s", unit->name, unit->data, strerror(errno));
+    }
+}
+
 void open_units(const struct model *m, bool cuda) {
+    check_own_data(m);
     for (int i = 0; i < m->nfiles; i++)
         if (!m->files[i].unit->code->run[UNIT_FORWARD])
             open_unit(m, &m->files[i], cuda);
@@ -253,7 +265,8 @@ struct unit_copy *unit_copies(const struct model *m, int *n) {
         for (int k = 0; k < m->files[i].n; k++) {
             const struct unit_files *files = &m->files[i];
             if (access(files->file[k], R_OK) != 0)
-                die("%s: %s: %s", where_unit(files), files->file[k], strerror(errno));
+                die_at(files->script, NULL, files->line, 0, "unit '%s': %s: %s", files->unit->name, files->file[k],
+                       strerror(errno));
             if (k < files->nsources)
                 add_copy(&copies, files, files->file[k]);
         }

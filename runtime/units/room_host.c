@@ -1,4 +1,4 @@
-/* Rooms on the host: between two pages that nobody may touch. The operand ends where the second one begins, but for a
+/* Rooms on the host: between two guards that nobody may touch. The operand ends where the second one begins, but for a
  * rest that aligns it; what is before and behind it has a pattern that must stay. Faults are caught, and end the call.
  */
 #include "unit_room.h"
@@ -9,21 +9,21 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { ALIGNMENT = 64, PATTERN = 0xa5 };
+enum { ALIGNMENT = 64, PATTERN = 0xa5, GUARD = 1 << 20 };
 
 static int64_t page_bytes(void) { return sysconf(_SC_PAGESIZE); }
 static int64_t rounded_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 /* Return the pages between the guards, and their bytes. */
-static char *pages_of(const struct room *room) { return (char *)room->self + page_bytes(); }
+static char *pages_of(const struct room *room) { return (char *)room->self + GUARD; }
 static int64_t bytes_of_pages(const struct room *room) {
     return rounded_up(rounded_up(room->bytes, ALIGNMENT), page_bytes());
 }
 
 static bool open_room(struct room *room, int64_t bytes) {
     room->bytes = bytes;
-    int64_t inner = bytes_of_pages(room), page = page_bytes();
-    room->self = mmap(NULL, (size_t)(inner + 2 * page), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int64_t inner = bytes_of_pages(room);
+    room->self = mmap(NULL, (size_t)(inner + 2 * GUARD), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (room->self == MAP_FAILED || (inner > 0 && mprotect(pages_of(room), (size_t)inner, PROT_READ | PROT_WRITE) != 0))
         return false;
     memset(pages_of(room), PATTERN, (size_t)inner);
@@ -31,7 +31,7 @@ static bool open_room(struct room *room, int64_t bytes) {
     return true;
 }
 
-static void close_room(struct room *room) { munmap(room->self, (size_t)(bytes_of_pages(room) + 2 * page_bytes())); }
+static void close_room(struct room *room) { munmap(room->self, (size_t)(bytes_of_pages(room) + 2 * GUARD)); }
 static void set_room(struct room *room, const void *bytes) { memcpy(room->at, bytes, (size_t)room->bytes); }
 static void fill_room(struct room *room, int byte) { memset(room->at, byte, (size_t)room->bytes); }
 static void get_room(const struct room *room, void *bytes) { memcpy(bytes, room->at, (size_t)room->bytes); }
@@ -53,7 +53,7 @@ static int64_t outside_room(const struct room *room) {
 
 static bool room_has(const struct room *room, const char *address) {
     const char *begin = room->self;
-    return address >= begin && address < begin + bytes_of_pages(room) + 2 * page_bytes();
+    return address >= begin && address < begin + bytes_of_pages(room) + 2 * GUARD;
 }
 
 /* ---- calls ---- */

@@ -1,0 +1,154 @@
+#!/usr/bin/env bash
+# Units, layers with code of their own: they train to one rank's bits under any schedule, in one process and in many, and
+# to the losses of the same model of our layers. Each broken one is refused, with its name and what it touched.
+cd "$(dirname "$0")/../../.." || exit 2
+. tests/support/lib.sh
+. tests/support/ranks.sh
+room=$(mktemp -d) || exit 2
+trap 'rm -rf "$room"' EXIT
+export XDG_CACHE_HOME=$room/cache
+gated=schedules/models/gated_mlp.lua small=tests/models/units/small.lua
+run() { timeout 300 "$PIANOLA" run "$@" --json 2>/dev/null; }
+
+# ---- schedules: the bits of one rank, or its sums but for their order ----
+for schedule in 1f1b zb_h1 zbv interleaved gpipe dualpipev; do
+    expect "$schedule: one rank's weights" true \
+        "$(run "schedules/$schedule.lua" --model $gated -D layers=8 -D rows=1 --steps 3 --compare | field one_rank_same_weights)"
+done
+for schedule in fsdp 1f1b_fsdp ddp; do
+    expect "$schedule: one rank's losses" near \
+        "$(run "schedules/$schedule.lua" --model $gated -D layers=8 -D rows=1 --steps 3 --compare | field one_rank_largest_difference |
+            awk '{ print ($1 < 1e-6 ? "near" : $1) }')"
+done
+expect "PipeDream trains" finite "$(run schedules/pipedream.lua --model $gated -D rows=1 --steps 3 | field loss_last |
+    awk '{ print ($1 > 0 && $1 < 20 ? "finite" : $1) }')"
+expect "with recomputation" true \
+    "$(run schedules/1f1b.lua --recompute --model $gated -D rows=1 --steps 3 --compare | field one_rank_same_weights)"
+expect "with clipping" true \
+    "$(run schedules/1f1b.lua --model $gated -D rows=1 -D clip=1 --steps 3 --compare | field one_rank_same_weights)"
+
+# ---- the same model of our layers ----
+/usr/bin/python3 tests/models/units/weights.py "$room"
+losses() { run schedules/1f1b.lua --model $gated --weights "$room/$1.safetensors" --steps 20 --losses "$room/$1.tsv" "${@:2}" >/dev/null; }
+losses units && losses layers -D own=false
+expect "20 losses, with units and with layers, within 1e-5" "20 near" "$(paste <(cut -f3 "$room/units.tsv") <(cut -f3 "$room/layers.tsv") |
+    awk 'NR > 1 { n++; d = $1 / $2 - 1; if (d > 1e-5 || d < -1e-5) far = $0 } END { print n, far ? far : "near" }')"
+expect "as many parameters" "133376 133376" "$(for own in true false; do
+    "$PIANOLA" check schedules/1f1b.lua --model $gated -D own=$own | grep -o '[0-9]* parameters' | cut -d' ' -f1; done | paste -sd' ')"
+
+# ---- checkpoints and files of weights: parameters under their names ----
+trains() { run schedules/1f1b.lua --model $gated -D rows=1 --steps "$@" | field weights; }
+whole=$(trains 4)
+trains 2 --checkpoint "$room/checkpoint" --every 2 >/dev/null
+expect "a resumed training has the bits of a whole one" "$whole" "$(trains 4 --checkpoint "$room/checkpoint" --resume)"
+expect "also under another schedule" "$whole" "$(rm -rf "$room/checkpoint" && trains 2 --checkpoint "$room/checkpoint" --every 2 >/dev/null
+    run schedules/serial.lua -D stages=1 --model $gated -D rows=1 --steps 4 --checkpoint "$room/checkpoint" --resume | field weights)"
+"$PIANOLA" export-weights "$room/checkpoint" -o "$room/all.safetensors" >/dev/null
+names() { /usr/bin/python3 -c 'import json, struct, sys
+f = open(sys.argv[1], "rb"); print(*sorted(k for k in json.loads(f.read(struct.unpack("<Q", f.read(8))[0])) if sys.argv[2] in k))' "$@"; }
+expect "names in a checkpoint" "layer.3.down layer.3.gate_up" \
+    "$(names "$room/all.safetensors" layer.3.)"
+
+# ---- a file of the unit's own, and other sizes ----
+/usr/bin/python3 tests/models/units/weights.py "$room" own
+cp tests/models/units/fine.c "$room/" && cp $small "$room/small.lua"
+loss_of() { "$PIANOLA" run schedules/serial.lua -D stages=1 --model "$room/small.lua" "$@" --steps 0 --json 2>&1 | sed -nE 's/^  "loss": (.*)/\1/p;s/.*error: //p'; }
+expect "values from its own file" other "$([ "$(loss_of)" = "$(loss_of -D data=own.safetensors)" ] || echo other)"
+expect "all scales 1 and shifts 0 there" "$(loss_of)" "$(loss_of -D data=same.safetensors)"
+expect "a parameter that its file lacks" "$room/lacks.safetensors: has no tensor shift, which unit 'fine' needs" "$(loss_of -D data=lacks.safetensors)"
+expect "a parameter of another shape" "$room/shape.safetensors: tensor shift is 9, but unit 'fine' says 8" "$(loss_of -D data=shape.safetensors)"
+
+# ---- check-unit ----
+expect "its gradients agree" "0 true" "$(got=$("$PIANOLA" check-unit $gated --json) ; echo "$? $(field agree <<<"$got")")"
+expect "as a table" "x gate_up down" "$("$PIANOLA" check-unit $gated | awk 'NR > 2 { print $1 }' | paste -sd' ')"
+expect "by name" "0" "$("$PIANOLA" check-unit $gated gated_mlp >/dev/null; echo $?)"
+expect "by another name" "2 pianola: error: $gated: has no unit 'other'" "$("$PIANOLA" check-unit $gated other 2>&1 | sed "s/^/2 /")"
+expect "of a model without units" "pianola: error: schedules/models/gpt.lua: has no unit" "$("$PIANOLA" check-unit schedules/models/gpt.lua 2>&1)"
+
+# ---- broken units, each refused by check-unit and by run ----
+refused() { # WHAT BROKEN TEXT
+    expect "$1" "pianola: error: unit 'fine' of layer 1: $3" "$(UNIT_CFLAGS=-DBROKEN_$2 "$PIANOLA" check-unit $small 2>&1)"
+    expect "$1, by run" "pianola: error: unit 'fine' of layer 1: $3" \
+        "$(UNIT_CFLAGS=-DBROKEN_$2 "$PIANOLA" run schedules/1f1b.lua -D workers=2 --model $small --steps 1 2>&1 | grep error:)"
+}
+expect "the unbroken one" "0" "$("$PIANOLA" check-unit $small >/dev/null; echo $?)"
+refused "writes behind the stash" BEHIND_STASH "fine_forward touches byte 384 of stash, which has 384 bytes"
+refused "writes before y" BEFORE_Y "fine_forward writes byte -1 of y, which has 384 bytes"
+refused "writes far behind y" FAR_BEHIND_Y "fine_forward touches byte 16768 of y, which has 384 bytes"
+refused "writes behind dw" BEHIND_DW "fine_weight touches byte 64 of dw, which has 64 bytes"
+refused "writes its input" WRITES_X "fine_forward writes byte 12 of x, which it may only read"
+refused "writes the stash in a backward" WRITES_STASH "fine_input writes byte 4 of stash, which it may only read"
+refused "writes anywhere" WILD "fine_forward touches address 0x123456789000, where none of its operands is"
+null="(keeps, stash, extra, work and side in the model script say what there is)"
+refused "reads tokens" TOKENS "fine_forward uses a pointer that is NULL in its call: one of extra, dw, dy, dx, tokens, targets, seed $null"
+refused "reads y in a backward" Y "fine_input uses a pointer that is NULL in its call: one of y, dw, tokens, targets, seed $null"
+refused "needs dx" NULL_DX "fine_input uses a pointer that is NULL in its call: one of y, dw, dx, tokens, targets, seed $null"
+refused "is not deterministic" RANDOM \
+    "fine_forward is not deterministic: called twice with the same operands, it writes y differently, from byte 20 on"
+undefined() { echo "leaves byte 0 of $1 to what its memory held before: it does not write all of $1, or reads work, stash or extra where nothing was written"; }
+refused "reads work that nobody wrote" UNWRITTEN_WORK "fine_forward $(undefined y)"
+refused "does not write all of dx" UNWRITTEN_DX "fine_input $(undefined dx)"
+refused "does not add" ADD "fine_weight does not add to dw where \`add\` is true: number 0 is 0.314434, and was 0.314434 before a second gradient of 0.314434"
+expect "a wrong gradient, which only differences show" "1 x" \
+    "$(got=$(UNIT_CFLAGS=-DBROKEN_GRADIENT "$PIANOLA" check-unit $small 2>&1); echo "$? $(awk '/wrong$/ { print $1 }' <<<"$got" | paste -sd' ')")"
+expect "too small a stash" "pianola: error: unit 'fine' of layer 1: fine_forward touches byte 320 of stash, which has 320 bytes" \
+    "$("$PIANOLA" check-unit $small -D stash=320 2>&1)"
+expect "too wide" "pianola: error: unit 'fine' of layer 1: fine_forward leaves byte 384 of y to what its memory held before: it does not write all of y, or reads \
+work, stash or extra where nothing was written" "$("$PIANOLA" check-unit $small -D width=9 2>&1)"
+
+# ---- code that is not there, or not code ----
+says() { "$PIANOLA" run schedules/1f1b.lua -D workers=2 --model $small --steps 1 "$@" 2>&1 | grep error: | tail -1; }
+at="$small:6: error: unit"
+expect "no source" "$at 'none': tests/models/units/none.c: No such file or directory" "$(says -D source=none.c)"
+expect "no library" "$at 'fine': tests/models/units/libnone.so: No such file or directory" "$(says -D library=libnone.so)"
+expect "no data" "pianola: error: unit 'fine': tests/models/units/none.safetensors: No such file or directory" "$(says -D data=none.safetensors)"
+expect "no function" "$at 'other': tests/models/units/fine.c does not define other_forward; functions begin with the unit's name: rename them, or give the unit the \
+field 'name'" "$(says -D name=other)"
+expect "no compiler" "$at 'fine': cannot run the compiler none; name another with CC" "$(CC=none says)"
+expect "does not compile" "$at 'fine': tests/models/units/fine.c does not compile; the messages of cc are above" "$(UNIT_CFLAGS='-DBROKEN_Y -Dint=none' CC=cc says)"
+expect "not for GPUs" "$at 'fine': has no source for CUDA; add one that ends in .cu to 'source'" "$(says -D source=fine.c --device cuda)"
+expect "a team" "pianola: error: layer 2 (unit fine): a team of 2 ranks computes its stage, and nobody knows how to divide it; give its stage to one rank, with a cut \
+before and after it" "$(says -D tensor=2 -D workers=4)"
+expect "slices" "pianola: error: schedules/seq1f1b.lua: slices = 2, but layer 2 (unit fine) works on whole microbatches: leave 'slices' out" \
+    "$("$PIANOLA" check schedules/seq1f1b.lua --model $small 2>&1)"
+expect "another width" "pianola: error: layer 2 (unit fine): it takes in_width = 9 columns, but layer 1 (embedding) makes 8" "$(says -D in_width=9)"
+expect "another number of rows" "pianola: error: layer 3 (linear): its input has 9 rows, but a microbatch 12; only units work on other rows: let the unit before it \
+have out_rows = 12" "$(says -D out_rows=9)"
+sed 's/^  optimizer/  precision = "bf16",\n&/' $small >"$room/small.lua"
+expect "bf16" "$room/small.lua:6: error: units compute in fp32: leave out the model's precision = \"bf16\"" \
+    "$("$PIANOLA" check schedules/1f1b.lua -D workers=2 --model "$room/small.lua" 2>&1 | head -1)"
+
+# ---- GPUs: on the stand-in, and compiled by nvcc where it is ----
+on_gpu() { NVCC="tests/models/units/nvcc.sh $BROKEN" PIANOLA_CUDA=build/standin/libpianola-cuda.so timeout 300 "$PIANOLA" run "$@" --device cuda 2>&1; }
+if [ -f build/standin/libpianola-cuda.so ]; then
+    two=(schedules/1f1b.lua -D workers=2 --model $gated -D layers=2 -D rows=1 --steps 2)
+    gpu=$(on_gpu "${two[@]}" --compare --json)
+    expect "a GPU: one rank's weights" true "$(field one_rank_same_weights <<<"$gpu")"
+    expect "a GPU: the host's losses" near "$(awk -v a="$(field loss_last <<<"$gpu")" -v b="$(run "${two[@]}" | field loss_last)" \
+        'BEGIN { d = a / b - 1; print (d < 1e-5 && d > -1e-5 ? "near" : a " " b) }')"
+    expect "a GPU: a small one" 1 "$(on_gpu schedules/1f1b.lua -D workers=2 --model $small -D 'source=fine.cu' --steps 1 | grep -c '^loss ')"
+    expect "a GPU: writes behind the stash" "pianola: error: unit 'fine' of layer 1: fine_forward_cuda writes byte 384 of stash, which has 384 bytes" \
+        "$(BROKEN=-DBROKEN_BEHIND_STASH on_gpu schedules/1f1b.lua -D workers=2 --model $small -D 'source=fine.cu' --steps 1 | grep error:)"
+fi
+if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
+    nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
+    "$nvcc" -std=c++17 -arch=sm_80 -Werror all-warnings -I"$room/cache/pianola/include" -c schedules/models/gated_mlp.cu -o "$room/nvcc.o" >"$room/nvcc" 2>&1
+    expect "nvcc compiles the example" "0 " "$? $(cat "$room/nvcc")"
+fi
+
+# ---- ranks as processes ----
+export PKG_CONFIG_PATH=$PWD/build:$PKG_CONFIG_PATH
+"$PIANOLA" compile schedules/1f1b.lua -D workers=2 --model $gated -D layers=2 -D rows=1 -o "$room/out" >/dev/null && make -s -C "$room/out"
+expect "built" "0" "$?"
+of_run=$(run schedules/1f1b.lua -D workers=2 --model $gated -D layers=2 -D rows=1 --steps 3 | field weights)
+for k in 0 1; do
+    timeout 60 "$room/out/rank$k" --rank $k --world-size 2 --master-addr 127.$((1 + $$ / 250 % 250)).$(($$ % 250)).201 --master-port 29500 --steps 3 --json \
+        >"$room/ranks$k" 2>/dev/null &
+done
+wait
+expect "ranks over TCP: the bits of run" "$of_run" "$(field weights <"$room/ranks0")"
+"$PIANOLA" compile schedules/1f1b.lua -D workers=2 --model $small -o "$room/out" >/dev/null && make -s -C "$room/out" UNIT_CFLAGS=-DBROKEN_BEHIND_STASH
+expect "a rank refuses a broken unit" "pianola: error: rank 0: unit 'fine' of layer 1: fine_forward touches byte 384 of stash, which has 384 bytes" \
+    "$(timeout 60 "$room/out/rank0" --rank 0 --world-size 2 --master-addr 127.0.0.1 --master-port 29501 --steps 1 2>&1 | grep error: | sed 's/rank 0 of 1f1b: error: /error: rank 0: /')"
+expect "files of an earlier unit are gone" "units/fine/fine.c units/fine/fine.c.o" "$(cd "$room/out" && find units -type f | sort | paste -sd' ')"
+finish
