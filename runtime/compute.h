@@ -68,6 +68,7 @@ struct rt_bind {
     char *at[SP_GOT + 1]; /* indexed by enum space; NULL where the job has no such operand */
     float *w, *dw;
     float *v, *dv; /* the token table that embedding and unembedding share: vocab x width, and its gradient */
+    float *frozen; /* the stage's frozen parameters */
     float *u, *du; /* weights that the members of the stage's team share, and their gradient */
     bool first, vfirst, ufirst; /* whether dw, dv, du is written rather than added to */
     char *arena;
@@ -94,7 +95,7 @@ struct rt_draw {
 };
 /* Return the weights and the gradient of the layer's set, and whether the gradient is written rather than added to. */
 static inline float *layer_weights(const struct rt_bind *at, const struct rt_layer *l) {
-    return l->set == SET_SHARED ? at->u : at->w;
+    return l->set == SET_FROZEN ? at->frozen : l->set == SET_SHARED ? at->u : at->w;
 }
 static inline float *layer_gradient(const struct rt_bind *at, const struct rt_layer *l) {
     return l->set == SET_SHARED ? at->du : at->dw;

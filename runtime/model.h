@@ -109,8 +109,8 @@ struct rt_rows {
 enum sweep_kind { SWEEP_ALL, SWEEP_PUT_OFF, SWEEP_WEIGHTS };
 
 /* The sets of weights that may hold a stage's parameters: its own, operand w; the token table, v; and what the members
- * of its team share, u. */
-enum which_set { SET_OWN, SET_TABLE, SET_SHARED, NSETS };
+ * of its team share, u. Frozen parameters are in none: each rank that computes the stage has a copy (rt_rank). */
+enum which_set { SET_OWN, SET_TABLE, SET_SHARED, NSETS, SET_FROZEN = NSETS };
 
 struct rt_layer {
     int32_t kind;            /* enum layer_kind */
@@ -152,8 +152,10 @@ static inline int64_t statistics_bytes(const struct rt_layer *l) { return (4 * 3
 static inline bool has_input_gradient(const struct rt_layer *l) {
     return l->dx.space != SP_NONE || l->left.space != SP_NONE;
 }
-/* Returns whether a unit's layer has parameters that are trained. All other layers' are. */
-static inline bool trains(const struct rt_layer *l) { return l->kind != LAYER_unit || l->nparam > 0; }
+/* Returns whether a layer has a weight gradient: a unit may have no parameters, or frozen ones. */
+static inline bool trains(const struct rt_layer *l) {
+    return l->kind != LAYER_unit || (l->nparam > 0 && l->set != SET_FROZEN);
+}
 static inline int32_t rows_out(const struct rt_layer *l) { return l->out_rows > 0 ? l->out_rows : l->rows; }
 /* Returns the rows of a sequence that a layer has: all, or a slice's. */
 static inline int32_t sequence_length(const struct rt_layer *l) { return l->length > 0 ? l->length : l->context; }
@@ -162,6 +164,7 @@ struct rt_stage {
     const struct rt_layer *layer;
     int32_t nlayers;
     int64_t act, grad, stash, ext, input, weight, opt, work; /* bytes; wstash = stash + ext */
+    int64_t frozen;                                          /* bytes of its frozen parameters */
     int32_t update; /* microbatches, or slices, in each of its updates; 0: one update ends the step */
     /* number: the stage's in scripts. If a team computes it, its members have consecutive stages of their own, and
      * place and members are this one's place and their number; otherwise both are 0. */

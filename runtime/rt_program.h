@@ -66,6 +66,12 @@ static inline int64_t held_count(const struct rt_model *m, const struct rt_stage
     return left < 0 ? 0 : left < home->count ? left : home->count;
 }
 
+/* The frozen parameters of a stage that a rank computes: their offset in the device's arena. */
+struct rt_frozen {
+    int32_t stage;
+    int64_t off;
+};
+
 /* The learned state of a home: of the elements that it updates, in fp32 at any precision. Checkpoints keep it, and runs
  * are compared by it. With bf16, the optimizer state begins with the master weights, and the weights are the masters
  * rounded to nearest even. */
@@ -97,6 +103,8 @@ struct rt_rank {
     int32_t nlanes;
     const struct rt_home *home;
     int32_t nhomes;
+    const struct rt_frozen *frozen; /* at the end of the workspace */
+    int32_t nfrozen;
     int64_t arena, host;          /* bytes of its arenas, on the device and in host memory */
     const struct rt_buffer *work; /* the workspace; NULL: none */
     int32_t begin, end;           /* the period: ins[begin .. end) */
@@ -135,6 +143,14 @@ static inline int64_t norm_at(const struct rt_rank *k) {
     for (int32_t i = 0; i < k->nins; i++)
         if (k->ins[i].op == OP_NORM)
             return operand_at(&k->ins[i], ROLE_norm);
+    return -1;
+}
+
+/* Returns the arena offset of the stage's frozen parameters; -1: it has none. */
+static inline int64_t frozen_on(const struct rt_rank *k, int stage) {
+    for (int32_t i = 0; i < k->nfrozen; i++)
+        if (k->frozen[i].stage == stage)
+            return k->frozen[i].off;
     return -1;
 }
 

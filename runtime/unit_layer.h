@@ -32,4 +32,8 @@ struct rt_unit {
 };
 /* Returns the bytes before its workspace for its random number. */
 static inline int64_t unit_seed_bytes(const struct rt_unit *unit) { return unit->side & UNIT_READS_SEED ? 64 : 0; }
+/* Returns whether a unit has the function of an operation. */
+static inline bool unit_has(const struct rt_unit *unit, enum unit_operation op) {
+    return op != UNIT_WEIGHT || (unit->nparameters > 0 && !unit->frozen);
+}
 #endif

@@ -26,7 +26,7 @@ struct command {
     size_t n, capacity;
 };
 
-static void add_word(struct command *command, const char *word) {
+static void add_command_word(struct command *command, const char *word) {
     GROW(command->word, command->capacity, command->n + 2);
     command->word[command->n++] = word;
     command->word[command->n] = NULL;
@@ -35,7 +35,7 @@ static void add_word(struct command *command, const char *word) {
 static void add_command_words(struct command *command, const char *words) {
     while (*(words += strspn(words, " "))) {
         size_t n = strcspn(words, " ");
-        add_word(command, format("%.*s", (int)n, words));
+        add_command_word(command, format("%.*s", (int)n, words));
         words += n;
     }
 }
@@ -73,7 +73,7 @@ static struct command compiler_of(bool cuda, const char *folder) {
     add_command_words(&command, cuda ? nvcc() : named && *named ? named : "cc");
     add_command_words(&command, cuda ? UNIT_NVFLAGS : UNIT_CFLAGS);
     add_command_words(&command, cuda || !flags ? "" : flags);
-    add_word(&command, format("-I%s/include", folder));
+    add_command_word(&command, format("-I%s/include", folder));
     return command;
 }
 
@@ -131,15 +131,15 @@ static uint64_t hash_files(const struct unit_files *files, bool cuda, const char
     struct command version = {0}, compile = compiler_of(cuda, folder);
     for (size_t i = 0; i < compile.n; i++)
         hash = fnv1a(hash, compile.word[i], strlen(compile.word[i]) + 1);
-    add_word(&version, compile.word[0]);
-    add_word(&version, "--version");
+    add_command_word(&version, compile.word[0]);
+    add_command_word(&version, "--version");
     hash = hash_output(hash, &version, output, files, cuda ? ".cu" : ".c");
     for (int i = 0; i < files->n; i++) {
         struct command command = compiler_of(cuda, folder);
         struct stat st;
         if (i < files->nsources && takes_part(files->file[i], cuda)) {
-            add_word(&command, "-E");
-            add_word(&command, files->file[i]);
+            add_command_word(&command, "-E");
+            add_command_word(&command, files->file[i]);
             hash = hash_output(hash, &command, output, files, files->file[i]);
         } else if (i >= files->nsources && stat(files->file[i], &st) == 0) {
             const char *is = format("%s %lld %lld", files->file[i], (long long)st.st_size, (long long)st.st_mtime);
@@ -166,13 +166,13 @@ static const char *library_of(const struct unit_files *files, bool cuda) {
         return path;
     const char *mine = format("%s.%ld", path, (long)getpid());
     struct command command = compiler_of(cuda, folder);
-    add_word(&command, "-shared");
-    add_word(&command, "-o");
-    add_word(&command, mine);
+    add_command_word(&command, "-shared");
+    add_command_word(&command, "-o");
+    add_command_word(&command, mine);
     for (int i = 0; i < files->n; i++)
         if (takes_part(files->file[i], cuda))
-            add_word(&command, i < files->nsources ? files->file[i] : whole_path(files->file[i]));
-    add_word(&command, "-lm");
+            add_command_word(&command, i < files->nsources ? files->file[i] : whole_path(files->file[i]));
+    add_command_word(&command, "-lm");
     int status = run_command(&command, "/dev/null");
     if (status != 0)
         die_at(files->script, NULL, files->line, 0, "unit '%s': %s%s does not compile; the messages of %s are above",
@@ -185,12 +185,21 @@ static const char *library_of(const struct unit_files *files, bool cuda) {
 
 /* ---- functions ---- */
 
-static pianola_unit_function *function_of(void *library, const struct unit_files *files, int op, bool cuda) {
+/* Returns whether a layer of that unit is trained. */
+static bool needs_weight(const struct model *m, const char *name) {
+    for (int i = 0; i < m->nlayers; i++)
+        if (m->layer[i].own && strcmp(m->layer[i].own->name, name) == 0 && unit_has(m->layer[i].own, UNIT_WEIGHT))
+            return true;
+    return false;
+}
+
+static pianola_unit_function *function_of(const struct model *m, const struct unit_files *files, void *library, int op,
+                                          bool cuda) {
     static const char *const name[UNIT_OPERATIONS] = {"forward", "input", "weight"};
     const char *symbol = format("%s_%s%s", files->unit->name, name[op], cuda ? "_cuda" : "");
     pianola_unit_function *function = NULL;
     *(void **)&function = dlsym(library, symbol);
-    if (!function && (op != UNIT_WEIGHT || files->unit->nparameters > 0))
+    if (!function && (op != UNIT_WEIGHT || needs_weight(m, files->unit->name)))
         die_at(files->script, NULL, files->line, 0,
                "unit '%s': %s does not define %s%s; functions begin with the unit's name: rename them, or give the "
                "unit the "
@@ -206,7 +215,7 @@ static void open_unit(const struct model *m, const struct unit_files *files, boo
     if (!library)
         die_at(files->script, NULL, files->line, 0, "unit '%s': %s", files->unit->name, dlerror());
     for (int op = 0; op < UNIT_OPERATIONS; op++)
-        code.run[op] = function_of(library, files, op, cuda);
+        code.run[op] = function_of(m, files, library, op, cuda);
     for (int i = 0; i < m->nlayers; i++)
         if (m->layer[i].own && strcmp(m->layer[i].own->name, files->unit->name) == 0)
             *m->layer[i].own->code = code;

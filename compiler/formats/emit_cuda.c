@@ -277,6 +277,15 @@ static void emit_homes(struct text *t, const struct rt_rank *k) {
     put_word(t, "};\n");
 }
 
+static void emit_frozen(struct text *t, const struct rt_rank *k) {
+    if (k->nfrozen == 0)
+        return;
+    put_word(t, "\nstatic const struct rt_frozen frozen[] = {\n");
+    for (int i = 0; i < k->nfrozen; i++)
+        put(t, "    {%d, %lld},\n", k->frozen[i].stage, (long long)k->frozen[i].off);
+    put_word(t, "};\n");
+}
+
 /* Writes an array and its length, if the rank has any. */
 static void put_array(struct text *t, bool any, const char *member, const char *count, const char *array) {
     if (any)
@@ -289,6 +298,7 @@ static void emit_rank(struct text *t, const struct emit *e) {
     put_array(t, k->nins > 0, "ins", "nins", "stream");
     put_array(t, k->nlanes > 0, "lane", "nlanes", "lanes");
     put_array(t, k->nhomes > 0, "home", "nhomes", "homes");
+    put_array(t, k->nfrozen > 0, "frozen", "nfrozen", "frozen");
     put_word(t, "    ");
     put_fields(t, memory_fields, k, ",\n    ");
     put_word(t, k->work ? format(",\n    .work = &%s,\n    ", name_of(e, k->work)) : ",\n    ");
@@ -322,6 +332,7 @@ void emit_cuda(struct text *t, const struct costs *costs, const struct program *
     emit_stream(&e);
     emit_groups(t, program->groups);
     emit_homes(t, &e.view->rank);
+    emit_frozen(t, &e.view->rank);
     emit_rank(t, &e);
     emit_program(t, program, hash);
 }

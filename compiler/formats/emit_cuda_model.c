@@ -11,7 +11,7 @@ static const char *const optimizer_word[] = {"OPT_NONE", OPTIMIZERS(X)};
 static const char *const input_word[] = {"INPUT_NONE", "INPUT_TOKENS", "INPUT_INTEGERS"};
 static const char *const precision_word[] = {"FP32", "BF16"};
 static const char *const split_word[] = {"SPLIT_NONE", "SPLIT_COLUMNS", "SPLIT_ROWS"};
-static const char *const set_word[] = {"SET_OWN", "SET_TABLE", "SET_SHARED"};
+static const char *const set_word[] = {"SET_OWN", "SET_TABLE", "SET_SHARED", "SET_FROZEN"};
 static const char *const space_word[] = {"SP_NONE", "SP_X",  "SP_Y",  "SP_STASH", "SP_EXT",
                                          "SP_WORK", "SP_DY", "SP_DX", "SP_GIVE",  "SP_GOT"};
 
@@ -80,13 +80,12 @@ static const struct field_row layer_fields[] = {FIELD_NAME(rt_layer, kind, layer
                                                 FIELD_NUMBER(rt_layer, kv),
                                                 {.name = NULL}};
 
-static const struct field_row stage_fields[] = {FIELD_NUMBER(rt_stage, nlayers), FIELD_NUMBER(rt_stage, act),
-                                                FIELD_NUMBER(rt_stage, grad),    FIELD_NUMBER(rt_stage, stash),
-                                                FIELD_NUMBER(rt_stage, ext),     FIELD_NUMBER(rt_stage, input),
-                                                FIELD_NUMBER(rt_stage, weight),  FIELD_NUMBER(rt_stage, opt),
-                                                FIELD_NUMBER(rt_stage, work),    FIELD_NUMBER(rt_stage, update),
-                                                FIELD_ALWAYS(rt_stage, number),  FIELD_NUMBER(rt_stage, place),
-                                                FIELD_NUMBER(rt_stage, members), {.name = NULL}};
+static const struct field_row stage_fields[] = {
+    FIELD_NUMBER(rt_stage, nlayers), FIELD_NUMBER(rt_stage, act),     FIELD_NUMBER(rt_stage, grad),
+    FIELD_NUMBER(rt_stage, stash),   FIELD_NUMBER(rt_stage, ext),     FIELD_NUMBER(rt_stage, input),
+    FIELD_NUMBER(rt_stage, weight),  FIELD_NUMBER(rt_stage, opt),     FIELD_NUMBER(rt_stage, work),
+    FIELD_NUMBER(rt_stage, frozen),  FIELD_NUMBER(rt_stage, update),  FIELD_ALWAYS(rt_stage, number),
+    FIELD_NUMBER(rt_stage, place),   FIELD_NUMBER(rt_stage, members), {.name = NULL}};
 
 static const char *string_or_null(const char *s) { return s ? format("\"%s\"", s) : "NULL"; }
 

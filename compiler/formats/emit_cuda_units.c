@@ -34,7 +34,7 @@ static void put_unit_work(struct text *t, const char *name, const int64_t *size)
 }
 
 static void emit_unit(struct text *t, const struct rt_unit *unit, int number) {
-    bool weight = unit->nparameters > 0;
+    bool weight = unit_has(unit, UNIT_WEIGHT);
     put(t, "\nextern pianola_unit_function UNIT(%s_forward), UNIT(%s_input)%s;\n", unit->name, unit->name,
         weight ? format(", UNIT(%s_weight)", unit->name) : "");
     emit_parameters(t, unit, number);
@@ -43,10 +43,10 @@ static void emit_unit(struct text *t, const struct rt_unit *unit, int number) {
     put(t, "static const struct rt_unit unit_%d = {\n    .name = \"%s\",\n", number, unit->name);
     if (unit->data)
         put(t, "    .data = \"%s\",\n", unit->data);
-    if (weight)
+    if (unit->nparameters > 0)
         put(t, "    .parameter = parameters_%d,\n    .nparameters = %d,\n", number, unit->nparameters);
-    put(t, "    .keeps = %d,\n    .side = %d,\n    .stash = %lld,\n    .extra = %lld,\n", unit->keeps, unit->side,
-        (long long)unit->stash, (long long)unit->extra);
+    put(t, "    .keeps = %d,\n    .side = %d,\n    .frozen = %d,\n    .stash = %lld,\n    .extra = %lld,\n",
+        unit->keeps, unit->side, unit->frozen, (long long)unit->stash, (long long)unit->extra);
     put_unit_work(t, "    .work = ", unit->work);
     put(t, "    .code = &code_%d,\n};\n", number);
 }

@@ -8,6 +8,7 @@ static _Noreturn void refuse_here(const char *what) {
 }
 
 int cmd_run(const struct settings *settings) { (void)settings, refuse_here("`run`"); }
+int cmd_check_unit(const struct settings *settings) { (void)settings, refuse_here("`check-unit`"); }
 int cmd_profile(const struct settings *settings) { (void)settings, refuse_here("`profile`"); }
 int cmd_tune(const struct settings *settings) { (void)settings, refuse_here("`tune`"); }
 int cmd_generate(const struct settings *settings) { (void)settings, refuse_here("`generate`"); }

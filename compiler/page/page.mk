@@ -5,7 +5,7 @@ EMCC ?= emcc
 LUA_SRC ?= build/lua
 # Training and what else needs a machine is left out: page/absent.c says so instead. page/compile.c stands for its own.
 PAGE_WITHOUT := $(wildcard compiler/search/tune/*.c compiler/models/*.c) compiler/search/partition/cmd_profile.c \
-    $(patsubst %,compiler/cli/%.c,cmd_compile cmd_run redraw run_record training weights_model)
+    $(patsubst %,compiler/cli/%.c,cmd_check_unit cmd_compile cmd_run redraw run_record training unit_library weights_model)
 PAGE := $(patsubst %.c,build/page/%.o,$(filter-out $(PAGE_WITHOUT),$(wildcard compiler/*/*.c compiler/*/*/*.c)))
 # Emscripten's programs in node find Debian's modules, whichever node runs them.
 build/page/% build/pianola.html: export NODE_PATH := $(NODE_PATH):/usr/share/nodejs

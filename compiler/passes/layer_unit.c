@@ -22,6 +22,7 @@ void size_unit(const struct model *m, int i, struct rt_layer *l) {
         die("%s: it takes in_rows = %d rows, but %s makes %d", where_layer(m, i), m->layer[i].in_rows,
             before_layer(m, i), l->rows);
     l->unit = m->layer[i].own;
+    l->set = l->unit->frozen ? SET_FROZEN : SET_OWN;
     l->out_rows = m->layer[i].out_rows != l->rows ? m->layer[i].out_rows : 0;
 }
 
@@ -35,8 +36,8 @@ struct flop unit_flop(const struct rt_layer *l) {
         matrices += p->ndims == 2 ? 2.0 * l->rows * (double)p->dim[0] * (double)p->dim[1] : 0;
     }
     if (said[UNIT_FORWARD] > 0 || said[UNIT_INPUT] > 0 || said[UNIT_WEIGHT] > 0)
-        return (struct flop){said[UNIT_FORWARD], said[UNIT_INPUT], said[UNIT_WEIGHT]};
-    return (struct flop){matrices + n, matrices + n, matrices};
+        return (struct flop){said[UNIT_FORWARD], said[UNIT_INPUT], l->unit->frozen ? 0 : said[UNIT_WEIGHT]};
+    return (struct flop){matrices + n, matrices + n, l->unit->frozen ? 0 : matrices};
 }
 
 int64_t unit_stash(const struct rt_layer *l, int64_t element) {

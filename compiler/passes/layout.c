@@ -96,7 +96,7 @@ static void find_partners(struct plan *plan) {
 
 /* Returns whether a layer has a weight gradient. A layer that shares a table may have no parameters of its own. */
 static bool has_gradient(const struct rt_layer *l) {
-    return l->nparam > 0 || row_of(l->kind)->shares || row_of(l->kind)->first;
+    return (l->nparam > 0 && l->set != SET_FROZEN) || row_of(l->kind)->shares || row_of(l->kind)->first;
 }
 
 /* Return whether a layer's backward reads its input, or its output, again. */
@@ -298,19 +298,29 @@ void layout_weights(struct rt_stage *s, struct rt_layer *layer, int precision, i
     for (int i = 0; i < s->nlayers; i++)
         if (layer[i].set == SET_OWN)
             layer[i].param = take_space(&s->weight, element * layer[i].nparam);
+        else if (layer[i].set == SET_FROZEN)
+            layer[i].param = take_space(&s->frozen, element * layer[i].nparam);
     s->opt = 4 * state * (s->weight / element);
 }
 
-/* Places the workspace of units after all else in the stage's: each of their operations has it, and one runs at a
- * time. */
+/* Places the workspace of units after all else in the stage's: each of their operations has it, and one runs at a time.
+ * What a frozen unit's input gradient would leave for a weight gradient goes there, too. */
 static void layout_unit_work(struct rt_stage *s, struct rt_layer *layer) {
     int64_t most = 0, at = s->work;
-    for (struct rt_layer *l = layer; l < layer + s->nlayers; l++)
-        for (int op = 0; l->unit && op < UNIT_OPERATIONS; op++) {
-            l->tmp = (struct slot){SP_WORK, at};
-            int64_t bytes = unit_seed_bytes(l->unit) + l->unit->work[op];
-            most = bytes > most ? bytes : most;
+    for (struct rt_layer *l = layer; l < layer + s->nlayers; l++) {
+        int64_t bytes = 0;
+        for (int op = 0; l->unit && op < UNIT_OPERATIONS; op++)
+            bytes = l->unit->work[op] > bytes ? l->unit->work[op] : bytes;
+        if (!l->unit)
+            continue;
+        bytes = aligned(unit_seed_bytes(l->unit) + bytes);
+        l->tmp = (struct slot){SP_WORK, at};
+        if (!trains(l) && l->unit->extra > 0 && l->dx.space != SP_NONE) {
+            l->left = (struct slot){SP_WORK, at + bytes};
+            bytes += aligned(l->unit->extra);
         }
+        most = bytes > most ? bytes : most;
+    }
     take_space(&s->work, most);
 }
 

@@ -6,6 +6,7 @@
  * every send blocks until its receive (NCCL's safe rule).
  *
  * The sweep also records when each buffer opens and closes (rank.event), for mem. */
+#include "cost.h"
 #include "lower.h"
 #include <assert.h>
 #include <math.h>
@@ -305,6 +306,20 @@ static int32_t permanent(struct build *build, const struct owner *owner, int kin
     return (kind == K_opt || kind == K_hopt) && buf.bytes == 0 ? -1 : new_buf(build, owner->rank, buf, 0);
 }
 
+/* Adds to each rank's workspace the frozen parameters of the stages that it computes, which stay at its end. */
+static void add_frozen(const struct build *build, int64_t *work) {
+    const struct spec *sp = build->sp;
+    for (int s = 0; s < sp->stages; s++) {
+        int64_t frozen = build->costs->stage[s].rt.frozen;
+        bool *has = frozen > 0 ? NEW(bool, sp->workers) : NULL;
+        for (const struct job *j = sp->job; has && j < sp->job + sp->njobs; j++) {
+            if (j->s == s && !has[j->rank])
+                work[2 * j->rank] = aligned(work[2 * j->rank]) + frozen;
+            has[j->rank] |= j->s == s;
+        }
+    }
+}
+
 /* Creates the buffers that stay for the whole step: weights, gradients, optimizer state and workspace, in this order.
  * If updates are jobs, gradients come and go; the owners for its first update then represent all of a set's owners. */
 static void permanent_buffers(struct build *build) {
@@ -333,6 +348,7 @@ static void permanent_buffers(struct build *build) {
         int64_t need = build->costs->stage[owner->set].update_work, *most = &work[2 * owner->rank];
         *most = need > *most ? need : *most;
     }
+    add_frozen(build, work);
     for (int r = 0; r < sp->workers; r++)
         for (int second = 0; second < 2; second++)
             if (work[2 * r + second] > 0) {

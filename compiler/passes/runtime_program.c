@@ -195,6 +195,24 @@ static struct build build_rank(const struct stage *st, const struct program *p, 
     return f;
 }
 
+/* Lists the frozen parameters of the stages that the rank computes, which lie at the end of its workspace. */
+static const struct rt_frozen *frozen_of(const struct build *f, const struct rt_buffer *work, int stages, int *n) {
+    bool *here = NEW(bool, stages);
+    struct rt_frozen *frozen = NEW(struct rt_frozen, stages);
+    int64_t off = work ? work->off + work->bytes : 0;
+    for (int32_t i = 0; i < f->k->nins; i++)
+        if (is_job(f->ins[i].op))
+            here[f->ins[i].stage] = true;
+    *n = 0;
+    for (int s = 0; s < stages; s++) {
+        if (!here[s] || f->st[s].rt.frozen == 0)
+            continue;
+        off -= f->st[s].rt.frozen;
+        frozen[(*n)++] = (struct rt_frozen){s, off};
+    }
+    return *n > 0 ? frozen : NULL;
+}
+
 static struct rt_rank runtime_rank(const struct spec *sp, const struct build *f, int r) {
     const struct rank *k = f->k;
     struct rt_rank rank = {.number = r, .ins = f->ins, .nins = k->nins, .nlanes = k->nlanes};
@@ -204,6 +222,7 @@ static struct rt_rank runtime_rank(const struct spec *sp, const struct build *f,
     rank.arena = k->arena;
     rank.host = k->host;
     rank.work = work < k->nbufs ? buffer_of(f, (struct arg){.buf = work}) : NULL;
+    rank.frozen = frozen_of(f, rank.work, f->p->stages, &rank.nfrozen);
     rank.begin = k->period.begin;
     rank.end = k->period.end;
     rank_index(&rank, NEW(int32_t, rank_index_size(&rank)));

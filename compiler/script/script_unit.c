@@ -9,8 +9,8 @@
 enum { LONGEST_NAME = 64, MOST_FILES = 64 };
 static const int64_t MOST_BYTES = (int64_t)1 << 48;
 
-const char *const unit_fields[] = {"name", "source", "libraries", "parameters", "keeps", "stash", "extra",
-                                   "work", "flop",   "init",      "data",       "side",  NULL};
+const char *const unit_fields[] = {"name", "source", "libraries", "parameters", "keeps", "stash",  "extra",
+                                   "work", "flop",   "init",      "data",       "side",  "frozen", NULL};
 
 static _Noreturn void unit_fail(const struct table *t, const char *field, const char *must) {
     field_fail(t->L, t->line, field, "'%s' must be %s, not %s", field, must, describe(t->L, -1));
@@ -275,6 +275,19 @@ static void read_init(const struct table *t, struct rt_unit *unit) {
     lua_settop(L, top - 1);
 }
 
+/* Reads whether the parameters are frozen. Then no checkpoint has them, so they must come from a file. */
+static bool read_frozen(const struct table *t, const struct rt_unit *unit) {
+    int type = push_field(t, "frozen");
+    bool frozen = lua_toboolean(t->L, -1);
+    if (type != LUA_TNIL && type != LUA_TBOOLEAN)
+        unit_fail(t, "frozen", "true or false");
+    if (frozen && unit->nparameters > 0 && !unit->data)
+        field_fail(t->L, t->line, "frozen",
+                   "a frozen unit's parameters come from a file; add: data = \"weights.safetensors\"");
+    lua_pop(t->L, 1);
+    return frozen;
+}
+
 /* ---- the unit ---- */
 
 const struct rt_unit *read_unit_table(lua_State *L, int at, int line, struct unit_files *files) {
@@ -294,6 +307,7 @@ const struct rt_unit *read_unit_table(lua_State *L, int at, int line, struct uni
     unit->data = read_data(&t);
     unit->keeps = read_keeps(&t);
     unit->side = read_side(&t);
+    unit->frozen = read_frozen(&t, unit);
     unit->stash = read_bytes(&t, "stash");
     unit->extra = read_bytes(&t, "extra");
     read_work(&t, unit->work);

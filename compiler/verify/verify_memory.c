@@ -241,6 +241,21 @@ static bool check_growth(struct check *check, int r, int32_t b) {
                       buf_text(check, r, b), buf_text(check, r, x->grows), x->stage, x->batch);
 }
 
+/* Returns the bytes at the end of a rank's workspace that hold frozen parameters, of each stage that it computes. */
+static int64_t frozen_bytes(const struct check *check, int r) {
+    const struct rank *k = &check->p->rank[r];
+    bool *counted = NEW(bool, check->sp->stages);
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < k->nins; i++) {
+        int s = is_job(k->ins[i].op) ? k->ins[i].stage : -1;
+        if (s < 0 || s >= check->sp->stages || counted[s])
+            continue;
+        counted[s] = true;
+        bytes += check->costs->stage[s].rt.frozen;
+    }
+    return bytes;
+}
+
 /* Refutes unless a rank's workspace suffices for every job and update that it runs there. */
 static bool check_workspace(struct check *check, int r) {
     const struct rank *k = &check->p->rank[r];
@@ -248,6 +263,7 @@ static bool check_workspace(struct check *check, int r) {
     for (int32_t b = 0; b < k->nbufs; b++)
         if (k->buf[b].kind == K_work && k->buf[b].inst < 0)
             first = k->buf[b].bytes;
+    first -= frozen_bytes(check, r);
     for (int32_t i = 0; i < k->nins; i++) {
         const struct instr *x = &k->ins[i];
         int32_t own = is_job(x->op) ? operand(k, x, ROLE_work, 0) : -1;

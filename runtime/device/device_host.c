@@ -241,6 +241,9 @@ bool host_begin(struct replay *re, const struct start *start, char *why, size_t 
     const struct rt_rank *k = &p->rank[re->rank];
     bool ok = true;
     self(re)->seed = start->seed;
+    for (int i = 0; ok && i < k->nfrozen; i++)
+        ok = frozen_weights(p->model, &p->stage[k->frozen[i].stage],
+                            (float *)(void *)(self(re)->arena + k->frozen[i].off), why, nwhy);
     for (int i = 0; ok && i < k->nhomes; i++) {
         const struct rt_home *home = &k->home[i];
         const struct rt_stage *s = &p->stage[home->stage];

@@ -53,6 +53,8 @@ static inline struct rt_bind job_bind(const struct rt_program *p, int rank, char
     at.dw = (float *)(void *)job_operand(arena, x, ROLE_dw);
     at.v = (float *)(void *)job_operand(arena, x, ROLE_v);
     at.dv = (float *)(void *)job_operand(arena, x, ROLE_dv);
+    const int64_t frozen = frozen_on(&p->rank[rank], x->stage);
+    at.frozen = frozen >= 0 ? (float *)(void *)(arena + frozen) : NULL;
     at.u = (float *)(void *)job_operand(arena, x, ROLE_u);
     at.du = (float *)(void *)job_operand(arena, x, ROLE_du);
     at.first = x->first;

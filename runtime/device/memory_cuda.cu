@@ -190,6 +190,23 @@ static void store_weights(struct replay *re, const struct rt_home *home, const f
     free(rounded);
 }
 
+/* Sets the frozen parameters of the stages that the rank computes. */
+static bool begin_frozen(struct replay *re, char *why, size_t nwhy) {
+    const struct rt_rank *k = &re->program->rank[re->rank];
+    bool ok = true;
+    for (int i = 0; ok && i < k->nfrozen; i++) {
+        const struct rt_stage *s = &re->program->stage[k->frozen[i].stage];
+        float *w = (float *)calloc(1, (size_t)s->frozen);
+        if (!w)
+            cuda_must(cudaErrorMemoryAllocation, "frozen weights on the host");
+        ok = frozen_weights(re->program->model, s, w, why, nwhy);
+        if (ok)
+            cuda_store(cuda_rank_of(re)->arena + k->frozen[i].off, w, (size_t)s->frozen);
+        free(w);
+    }
+    return ok;
+}
+
 bool cuda_begin(struct replay *re, const struct start *start, char *why, size_t nwhy) {
     struct cuda_rank *own = cuda_rank_of(re);
     const struct rt_program *p = re->program;
@@ -197,7 +214,7 @@ bool cuda_begin(struct replay *re, const struct start *start, char *why, size_t 
     const int64_t none = 0;
     cuda_store(own->counted, &none, sizeof none);
     own->seed = start->seed;
-    bool ok = true;
+    bool ok = begin_frozen(re, why, nwhy);
     for (int i = 0; ok && i < k->nhomes; i++) {
         const struct rt_stage *s = &p->stage[k->home[i].stage];
         float *w = (float *)malloc((size_t)weight_count(p->model, s) * sizeof *w + 1);

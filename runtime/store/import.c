@@ -278,9 +278,10 @@ static bool read_own_file(const struct import *im, const struct rt_layer *l, flo
     return ok;
 }
 
-static bool read_own_files(const struct import *im, const struct rt_stage *s, float *w) {
+/* Does so for the layers whose parameters are in a set: the stage's own, or SET_FROZEN. */
+static bool read_own_files(const struct import *im, const struct rt_stage *s, int set, float *w) {
     for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++)
-        if (l->set == SET_OWN && has_own_file(im->m, l, im->file) &&
+        if (l->set == set && has_own_file(im->m, l, im->file) &&
             !read_own_file(im, l, w + l->param / precision_bytes(im->m->precision)))
             return false;
     return true;
@@ -329,12 +330,17 @@ bool first_weights(struct named_file *file, uint64_t seed, const struct rt_model
     const struct import im = {file, m, why, nwhy};
     if (!file) {
         host_init(m, s, w, seed);
-        return read_own_files(&im, s, w);
+        return read_own_files(&im, s, SET_OWN, w);
     }
     memset(w, 0, (size_t)weight_count(m, s) * sizeof *w);
     for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++)
         if (l->set == SET_OWN && l->nparam > 0 && !has_own_file(m, l, file) &&
             !of_layer(&im, l, w + l->param / precision_bytes(m->precision), read_parameter))
             return false;
-    return read_own_files(&im, s, w);
+    return read_own_files(&im, s, SET_OWN, w);
+}
+
+bool frozen_weights(const struct rt_model *m, const struct rt_stage *s, float *w, char *why, size_t nwhy) {
+    const struct import im = {NULL, m, why, nwhy};
+    return read_own_files(&im, s, SET_FROZEN, w);
 }

@@ -32,4 +32,6 @@ bool import_differs(struct named_file *file, const char *from, const struct name
  * NULL. */
 bool first_weights(struct named_file *file, uint64_t seed, const struct rt_model *m, const struct rt_stage *s, float *w,
                    char *why, size_t nwhy);
+/* Sets a stage's frozen parameters, from their units' own files. */
+bool frozen_weights(const struct rt_model *m, const struct rt_stage *s, float *w, char *why, size_t nwhy);
 #endif

@@ -140,7 +140,7 @@ bool unit_check(const struct rt_model *m, const struct rt_layer *l, const struct
         keep_results(&t, &zeros[UNIT_INPUT]);
     made.of[OPERAND_extra] = ones[UNIT_INPUT].of[OPERAND_extra];
     ok = ok && (l->unit->extra == 0 || check_without_dx(&t, &zeros[UNIT_INPUT]));
-    if (l->nparam > 0)
+    if (unit_has(l->unit, UNIT_WEIGHT))
         ok = ok && check_operation(&t, UNIT_WEIGHT, &made, &zeros[UNIT_WEIGHT], &ones[UNIT_WEIGHT]) &&
              check_addition(&t, &zeros[UNIT_WEIGHT]);
     for (int op = 0; op < UNIT_OPERATIONS; op++) {
@@ -238,7 +238,7 @@ static bool compare_slope(struct trial *t, enum operand operand, int64_t from, i
 /* Runs a forward and both gradients, and keeps their results in the trial. */
 static bool run_operations(struct trial *t, char **dx, char **dw) {
     for (int op = 0; op < UNIT_OPERATIONS; op++) {
-        if (op == UNIT_WEIGHT && t->l->nparam == 0)
+        if (!unit_has(t->l->unit, op))
             continue;
         if (!trial_run(t, op, ZEROS))
             return false;
@@ -262,7 +262,7 @@ int unit_slopes(const struct rt_model *m, const struct rt_layer *l, const struct
     slope[n].name = "x";
     ok = ok && compare_slope(&t, OPERAND_x, 0, (int64_t)l->rows * l->in, (const float *)(const void *)dx, &slope[n++]);
     int64_t from = 0;
-    for (int i = 0; ok && i < l->unit->nparameters; i++, n++) {
+    for (int i = 0; ok && i < l->unit->nparameters && unit_has(l->unit, UNIT_WEIGHT); i++, n++) {
         const struct rt_unit_parameter *p = &l->unit->parameter[i];
         int64_t count = p->ndims == 1 ? p->dim[0] : p->dim[0] * p->dim[1];
         slope[n].name = p->name;

@@ -85,6 +85,7 @@ expect "so is one that is missing" 1 "$(/usr/bin/python3 tests/formats/json/vali
     prints tune 0 tune schedules/1f1b.lua $gpt $nodes --workers 4 --rows 16 --jitter 10%
     prints partition 0 partition --profile tests/search/partition/vgg16.txt --workers 4 --bandwidth 1e9
     prints profile 0 profile $gpt
+    prints check-unit 0 check-unit schedules/models/gated_mlp.lua
 }
 
 # Errors of a script, its sequence, the command line, a file, and a rank that trains.

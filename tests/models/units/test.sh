@@ -58,6 +58,24 @@ expect "all scales 1 and shifts 0 there" "$(loss_of)" "$(loss_of -D data=same.sa
 expect "a parameter that its file lacks" "$room/lacks.safetensors: has no tensor shift, which unit 'fine' needs" "$(loss_of -D data=lacks.safetensors)"
 expect "a parameter of another shape" "$room/shape.safetensors: tensor shift is 9, but unit 'fine' says 8" "$(loss_of -D data=shape.safetensors)"
 
+# ---- frozen units: no gradient, no optimizer state, a rank's own copy ----
+cp tests/models/units/fine.c $small "$room/"
+frozen=(--model "$room/small.lua" -D frozen=true)
+expect "frozen units train to one rank's bits" "true true true" "$(for schedule in 1f1b zb_h1 interleaved; do
+    run schedules/$schedule.lua -D workers=2 "${frozen[@]}" --steps 4 --compare | field one_rank_same_weights; done | paste -sd' ')"
+expect "they count no parameters" 376 "$("$PIANOLA" check schedules/serial.lua -D stages=1 "${frozen[@]}" | grep -o '[0-9]* parameters' | cut -d' ' -f1)"
+expect "and have no place in a checkpoint" "" "$(run schedules/1f1b.lua -D workers=2 "${frozen[@]}" --steps 2 --checkpoint "$room/cold" --every 2 >/dev/null
+    "$PIANOLA" export-weights "$room/cold" -o "$room/cold.safetensors" >/dev/null; names "$room/cold.safetensors" scale)"
+expect "they stay as their file says" "$(loss_of -D data=own.safetensors)" "$(loss_of -D frozen=true)"
+alone() { echo "return model { input = tokens { vocab = 16, context = 4, rows = 3 }, optimizer = adamw { lr = 0.1 }, layers = { embedding { width = 8 },
+    unit { source = 'fine.c', data = 'own.safetensors', parameters = { scale = { 8 }, shift = { 8 } }, stash = 384, extra = 384, work = 384, frozen = true },
+    linear { width = 16 }, cross_entropy {} }, cut = { 2, 3, 4 } }" >"$room/alone.lua"; }
+alone
+expect "a stage of frozen units alone has no weights, gradients and optimizer state" "640 640 1280,0 0 0,576 576 1152,0 0 0" \
+    "$("$PIANOLA" show schedules/1f1b.lua --model "$room/alone.lua" --json |
+        sed -nE 's/.*"at_peak": \{ "weights": ([0-9]+), "gradients": ([0-9]+), "optimizer": ([0-9]+),.*/\1 \2 \3/p' | paste -sd,)"
+expect "and trains" true "$(run schedules/zb_h1.lua --model "$room/alone.lua" --steps 3 --compare | field one_rank_same_weights)"
+
 # ---- check-unit ----
 expect "its gradients agree" "0 true" "$(got=$("$PIANOLA" check-unit $gated --json) ; echo "$? $(field agree <<<"$got")")"
 expect "as a table" "x gate_up down" "$("$PIANOLA" check-unit $gated | awk 'NR > 2 { print $1 }' | paste -sd' ')"
@@ -127,6 +145,9 @@ if [ -f build/standin/libpianola-cuda.so ]; then
     expect "a GPU: the host's losses" near "$(awk -v a="$(field loss_last <<<"$gpu")" -v b="$(run "${two[@]}" | field loss_last)" \
         'BEGIN { d = a / b - 1; print (d < 1e-5 && d > -1e-5 ? "near" : a " " b) }')"
     expect "a GPU: a small one" 1 "$(on_gpu schedules/1f1b.lua -D workers=2 --model $small -D 'source=fine.cu' --steps 1 | grep -c '^loss ')"
+    cp tests/models/units/fine.cu "$room/"
+    expect "a GPU: frozen" true "$(on_gpu schedules/1f1b.lua -D workers=2 --model "$room/small.lua" -D frozen=true -D source=fine.cu --steps 2 --compare --json |
+        field one_rank_same_weights)"
     expect "a GPU: writes behind the stash" "pianola: error: unit 'fine' of layer 1: fine_forward_cuda writes byte 384 of stash, which has 384 bytes" \
         "$(BROKEN=-DBROKEN_BEHIND_STASH on_gpu schedules/1f1b.lua -D workers=2 --model $small -D 'source=fine.cu' --steps 1 | grep error:)"
 fi

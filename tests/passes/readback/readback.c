@@ -60,14 +60,33 @@ static void check_instr(const struct rt_instr *a, const struct rt_instr *b, int 
     check(alike && same_numbers(a->also, b->also, 0), op_row(b->op)->name, i);
 }
 
+static bool same_text(const char *a, const char *b) { return !a || !b ? a == b : strcmp(a, b) == 0; }
+
+/* FLOP are the compiler's alone. */
+static void check_unit(const struct rt_unit *a, const struct rt_unit *b, int l) {
+    bool alike;
+    check(!a == !b, "whether a unit, layer", l);
+    if (!a || !b)
+        return;
+    ALIKE(struct rt_unit, a, b,
+          (x.name = y.name, x.data = y.data, x.parameter = y.parameter, x.code = y.code,
+           memcpy(x.flop, y.flop, sizeof x.flop)));
+    check(alike && same_text(a->name, b->name) && same_text(a->data, b->data), "the unit of layer", l);
+    for (int i = 0; i < b->nparameters && alike; i++) {
+        ALIKE(struct rt_unit_parameter, &a->parameter[i], &b->parameter[i], x.name = y.name);
+        check(alike && same_text(a->parameter[i].name, b->parameter[i].name), "a parameter of layer", l);
+    }
+}
+
 static void check_stages(const struct rt_stage *a, const struct rt_stage *b, int n) {
     for (int s = 0; s < n; s++) {
         bool alike;
         ALIKE(struct rt_stage, &a[s], &b[s], x.layer = y.layer);
         check(alike, "stage", s);
         for (int l = 0; l < b[s].nlayers && alike; l++) {
-            ALIKE(struct rt_layer, &a[s].layer[l], &b[s].layer[l], (void)0);
+            ALIKE(struct rt_layer, &a[s].layer[l], &b[s].layer[l], x.unit = y.unit);
             check(alike, "layer", l);
+            check_unit(a[s].layer[l].unit, b[s].layer[l].unit, l);
         }
     }
 }
@@ -86,13 +105,17 @@ static void check_model(const struct rt_model *a, const struct rt_model *b, int 
 static void check_rank(const struct rt_rank *a, const struct rt_rank *b) {
     bool alike;
     ALIKE(struct rt_rank, a, b,
-          (x.ins = y.ins, x.lane = y.lane, x.home = y.home, x.work = y.work, x.lane_ins = y.lane_ins,
-           x.lane_at = y.lane_at, x.place = y.place));
+          (x.ins = y.ins, x.lane = y.lane, x.home = y.home, x.frozen = y.frozen, x.work = y.work,
+           x.lane_ins = y.lane_ins, x.lane_at = y.lane_at, x.place = y.place));
     check(alike && same_buffer(a->work, b->work), "the rank", b->number);
     for (int i = 0; i < b->nins && alike; i++)
         check_instr(&a->ins[i], &b->ins[i], i);
     for (int l = 0; l < b->nlanes && alike; l++)
         check(!strcmp(a->lane[l], b->lane[l]), "lane", l);
+    for (int i = 0; i < b->nfrozen && alike; i++) {
+        ALIKE(struct rt_frozen, &a->frozen[i], &b->frozen[i], (void)0);
+        check(alike, "frozen parameters", i);
+    }
     for (int h = 0; h < b->nhomes && alike; h++) {
         ALIKE(struct rt_home, &a->home[h], &b->home[h], (void)0);
         check(alike, "home", h);
