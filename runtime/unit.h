@@ -9,7 +9,7 @@
  *
  * and for GPUs NAME_forward_cuda, NAME_input_cuda and NAME_weight_cuda, with C linkage, whose pointers are device
  * memory. These only enqueue work on `stream`, because a training step is captured into a graph. A full backward calls
- * NAME_input, then NAME_weight. A unit without parameters, or with frozen ones, has no NAME_weight.
+ * NAME_input, then NAME_weight. A unit without parameters, or with frozen ones, needs no NAME_weight.
  *
  * The functions are deterministic. They write only what the call says they write, and everything that it says. They
  * may leave padding of stash, extra and work unwritten. They keep no state, allocate nothing and start no threads.
@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 /* One operation on a microbatch. A pointer that an operation does not have is NULL. Tensors are dense, row after row,
- * in fp32; all but dw begin at multiples of 64 bytes, and so does dw. */
+ * in fp32, and begin at multiples of 64 bytes, except tokens, targets and the x of a model's first layer. */
 struct pianola_unit_call {
     int32_t rows, out_rows; /* of x, and of y */
     int32_t in, out;        /* columns of x, and of y */
@@ -34,7 +34,7 @@ struct pianola_unit_call {
     void *dw;               /* weight writes their gradients, in the same order, always fp32 */
     bool add;               /* weight adds to dw instead of overwriting it */
     const void *dy;         /* out_rows x out: for input and weight */
-    void *dx;               /* rows x in: input writes it; NULL if nobody needs it */
+    void *dx;               /* rows x in: input writes it; NULL if nobody needs it, but extra is needed */
     /* The script's `side` says which of these the unit has. seed: one random number, different for each layer, step and
      * microbatch, equal in all operations on it; in device memory on a GPU. NULL in validations, which draw nothing. */
     const int32_t *tokens, *targets;

@@ -60,7 +60,7 @@ static int run_command(const struct command *command, const char *output) {
 
 /* ---- compilers ---- */
 
-/* Returns nvcc's name: NVCC, or the one of CUDA_HOME, or of its usual place. */
+/* Returns the name of nvcc: the variable NVCC, else the program in CUDA_HOME or in its usual place. */
 static const char *nvcc(void) {
     const char *named = getenv("NVCC"), *home = getenv("CUDA_HOME");
     const char *path = format("%s/bin/nvcc", home ? home : "/usr/local/cuda");
@@ -108,7 +108,7 @@ static void check_unit_files(const struct unit_files *files, bool cuda) {
                cuda ? "CUDA" : "CPUs", cuda ? ".cu" : ".c");
 }
 
-/* Adds the hash of a command's output, or dies. what: the command's purpose, for the message. */
+/* Continues a hash with a command's output. file: the source that the command reads. Dies if it fails. */
 static uint64_t hash_output(uint64_t hash, const struct command *command, const char *output,
                             const struct unit_files *files, const char *file) {
     int status = run_command(command, output);

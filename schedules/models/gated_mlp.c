@@ -1,5 +1,5 @@
 /* A fused gated MLP, y = (silu(x G) * (x U)) D, as a unit: see gated_mlp.lua, and schedules/units.md for how to write
- * one. Its parameters are gate_up, the columns of G and then those of U, in x 2 inner, and down, inner x out.
+ * one. Its parameters are gate_up, the columns of G and then of U, in x 2 inner, and down, inner x out.
  *
  * The forward keeps x G and x U side by side in the stash; silu and the product with them are computed again where they
  * are needed. The input gradient leaves the gradients of x G and x U for the weight gradient, in `extra`. */
@@ -43,7 +43,7 @@ static void product_turned(float *c, const float *a, const float *b, int rows, i
 }
 
 /* c = or += aT b, for a of rows x inner and b of rows x columns. The sum over rows is made first, and then added: so
- * gradients of several microbatches add up as those of other layers do. */
+ * gradients of several microbatches add up as in other layers. */
 static void turned_product(float *c, const float *a, const float *b, int rows, int inner, int columns, bool add) {
     enum { BLOCK = 64 };
     for (int k = 0; k < inner; k++)

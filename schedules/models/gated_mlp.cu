@@ -53,7 +53,7 @@ static __global__ void gate_rows(float *h, const float *stash, int rows) {
         h[i] = gated(stash, i / INNER, i % INNER);
 }
 
-/* The gradients of x G and x U, from dh, that of their gated product. */
+/* The gradients of x G and x U, from dh, the gradient of their gated product. */
 static __global__ void ungate_rows(float *d, const float *dh, const float *stash, int rows) {
     int i = blockIdx.x * blockDim.x + threadIdx.x, r = i / INNER, j = i % INNER;
     if (r >= rows)

@@ -58,6 +58,14 @@ expect "all scales 1 and shifts 0 there" "$(loss_of)" "$(loss_of -D data=same.sa
 expect "a parameter that its file lacks" "$room/lacks.safetensors: has no tensor shift, which unit 'fine' needs" "$(loss_of -D data=lacks.safetensors)"
 expect "a parameter of another shape" "$room/shape.safetensors: tensor shift is 9, but unit 'fine' says 8" "$(loss_of -D data=shape.safetensors)"
 
+# ---- tokens and random numbers ----
+noisy=tests/models/units/noisy.lua
+expect "the same numbers under every schedule, and in a recomputed forward" "true true true" "$(for how in 1f1b "1f1b --recompute" zbv; do
+    set -- $how
+    run "schedules/$1.lua" "${@:2}" -D workers=2 --model $noisy --steps 4 --compare | field one_rank_same_weights; done | paste -sd' ')"
+steps_of() { run schedules/1f1b.lua -D workers=2 --model $noisy --steps 4 "$@" | field loss_last; }
+expect "another seed, other losses" other "$([ "$(steps_of)" = "$(steps_of --seed 2)" ] || echo other)"
+
 # ---- frozen units: no gradient, no optimizer state, a rank's own copy ----
 cp tests/models/units/fine.c $small "$room/"
 frozen=(--model "$room/small.lua" -D frozen=true)
@@ -145,6 +153,9 @@ if [ -f build/standin/libpianola-cuda.so ]; then
     expect "a GPU: the host's losses" near "$(awk -v a="$(field loss_last <<<"$gpu")" -v b="$(run "${two[@]}" | field loss_last)" \
         'BEGIN { d = a / b - 1; print (d < 1e-5 && d > -1e-5 ? "near" : a " " b) }')"
     expect "a GPU: a small one" 1 "$(on_gpu schedules/1f1b.lua -D workers=2 --model $small -D 'source=fine.cu' --steps 1 | grep -c '^loss ')"
+    expect "a GPU: the host's random numbers, in each step" near \
+        "$(awk -v a="$(on_gpu schedules/1f1b.lua -D workers=2 --model $noisy --steps 4 --json | field loss_last)" -v b="$(steps_of)" \
+            'BEGIN { d = a / b - 1; print (d < 1e-5 && d > -1e-5 ? "near" : a " " b) }')"
     cp tests/models/units/fine.cu "$room/"
     expect "a GPU: frozen" true "$(on_gpu schedules/1f1b.lua -D workers=2 --model "$room/small.lua" -D frozen=true -D source=fine.cu --steps 2 --compare --json |
         field one_rank_same_weights)"
