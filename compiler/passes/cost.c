@@ -33,9 +33,10 @@ static int columns_in(const struct model *m, int s, const int *out) {
     return begin < end ? out[m->from[begin]] : m->rt.input == INPUT_TOKENS ? 1 : m->rt.features;
 }
 
-/* Dies if a layer that works on the microbatch's rows has others, because a unit before it has changed their number. */
-static void check_row_count(const struct model *m, int i, int rows) {
-    if (rows != m->rt.rows && !m->layer[i].own && !m->layer[i].in_moe)
+/* Dies if a layer other than a unit has other rows than the microbatch's, because of a unit before it. */
+static void check_row_count(const struct model *m, int i, const struct rt_layer *before, int rows) {
+    bool changed = before && before->unit && rows != m->rt.rows;
+    if (changed && !m->layer[i].own)
         die("%s: its input has %d rows, but a microbatch %d; only units work on other rows: let the unit before it "
             "have "
             "out_rows = %d",
@@ -54,7 +55,7 @@ static struct rt_layer *shape_layers(const struct model *m) {
         const struct layer_row *row = row_of(layer->kind);
         if (m->from && (i == 0 || layer->unit > m->layer[i - 1].unit))
             in = columns_in(m, layer->unit, stage_out);
-        check_row_count(m, i, rows);
+        check_row_count(m, i, i > 0 ? &all[i - 1] : NULL, rows);
         int out = row->out ? row->out(m, i, in, depth > 0 ? forked[depth - 1] : 0) : in;
         if (brackets(row) > 0)
             forked[depth++] = in;

@@ -156,7 +156,7 @@ if [ -f build/standin/libpianola-cuda.so ]; then
     expect "a GPU: the host's random numbers, in each step" near \
         "$(awk -v a="$(on_gpu schedules/1f1b.lua -D workers=2 --model $noisy --steps 4 --json | field loss_last)" -v b="$(steps_of)" \
             'BEGIN { d = a / b - 1; print (d < 1e-5 && d > -1e-5 ? "near" : a " " b) }')"
-    cp tests/models/units/fine.cu "$room/"
+    cp tests/models/units/fine.cu $small "$room/"
     expect "a GPU: frozen" true "$(on_gpu schedules/1f1b.lua -D workers=2 --model "$room/small.lua" -D frozen=true -D source=fine.cu --steps 2 --compare --json |
         field one_rank_same_weights)"
     expect "a GPU: writes behind the stash" "pianola: error: unit 'fine' of layer 1: fine_forward_cuda writes byte 384 of stash, which has 384 bytes" \
