@@ -68,6 +68,7 @@ static void put_units(struct text *t, const struct model *m) {
             put(t, " %s -Wl,-rpath,%.*s", library, (int)(strrchr(library, '/') - library), library);
         }
     put(t, "\nNVCC ?= $(or $(CUDA_HOME),/usr/local/cuda)/bin/nvcc\n"
+           "%%: %%.o\n" /* else make would build x.cu from x.cu.o */
            "$(filter %%.c.o,$(units-gpu)): %%.c.o: %%.c\n\t$(CC) " UNIT_CFLAGS
            " $(UNIT_CFLAGS) $(call ask,pianola-host,--cflags) -c -o $@ $<\n"
            "$(filter %%.cu.o,$(units-gpu)): %%.cu.o: %%.cu\n\t$(NVCC) " UNIT_NVFLAGS

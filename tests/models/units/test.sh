@@ -179,6 +179,12 @@ for k in 0 1; do
 done
 wait
 expect "ranks over TCP: the bits of run" "$of_run" "$(field weights <"$room/ranks0")"
+if [ -f build/standin/libpianola-cuda.a ]; then
+    PKG_CONFIG_PATH=$PWD/build/standin:$PKG_CONFIG_PATH make -s -C "$room/out" gpu NVCC="$PWD/tests/models/units/nvcc.sh"
+    expect "ranks on GPUs: the bits of one process on a GPU" \
+        "$(on_gpu schedules/1f1b.lua -D workers=2 --model $gated -D layers=2 -D rows=1 --steps 2 --json | field weights)" \
+        "$(STANDIN_START=launch timeout 200 mpirun --oversubscribe -n 2 "$room/out/rank.gpu" --steps 2 --json 2>/dev/null | field weights)"
+fi
 "$PIANOLA" compile schedules/1f1b.lua -D workers=2 --model $small -o "$room/out" >/dev/null && make -s -C "$room/out" UNIT_CFLAGS=-DBROKEN_BEHIND_STASH
 expect "a rank refuses a broken unit" "pianola: error: rank 0: unit 'fine' of layer 1: fine_forward touches byte 384 of stash, which has 384 bytes" \
     "$(timeout 60 "$room/out/rank0" --rank 0 --world-size 2 --master-addr 127.0.0.1 --master-port 29501 --steps 1 2>&1 | grep error: | sed 's/rank 0 of 1f1b: error: /error: rank 0: /')"
