@@ -10,6 +10,13 @@ export XDG_CACHE_HOME=$room/cache
 gated=schedules/models/gated_mlp.lua small=tests/models/units/small.lua
 run() { timeout 300 "$PIANOLA" run "$@" --json 2>/dev/null; }
 
+# ---- schedules: each proves a model with units, unless it divides layers ----
+proves() { timeout 100 "$PIANOLA" check "$1" --model $gated -D layers=30 2>&1 | tail -1 | grep -oE ': proved|a team of [0-9]+ ranks|works on whole microbatches'; }
+expect "schedules that neither prove units nor say why not" "schedules/helixpipe.lua has more stages than the model has layers" \
+    "$(for schedule in schedules/*.lua; do
+        proves "$schedule" >/dev/null || echo "$schedule has more stages than the model has layers"
+    done)"
+
 # ---- schedules: the bits of one rank, or its sums but for their order ----
 for schedule in 1f1b zb_h1 zbv interleaved gpipe dualpipev; do
     expect "$schedule: one rank's weights" true \
