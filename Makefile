@@ -154,11 +154,11 @@ build/standin/%.o: tests/gpu/put/%.cpp Makefile
 build/standin/libpianola-put.so: build/standin/train_put.o build/standin/comm/comm_put.o build/standin/comm/comm_put_share.o build/standin/rank/rank_cuda.o \
     $(call cuda_objects,standin,layers device) $(STANDIN) build/pic/shared.a
 	$(CXX) -shared -o $@ $^ -pthread
-# Run any rank that is a shared object, for tests: see tests/support/rank.c.
+# Run any rank that is a shared object, for tests: see tests/training/matrix/any_rank.c.
 RANK_LOADER = mpicc $(FLAGS) -o $@ $< -Wl,-u,rank_main,--export-dynamic-symbol=rank_main
-$(B)/any-rank: tests/support/rank.c $(B)/libpianola-host.a $(B)/pianola-host.pc
+$(B)/any-rank: tests/training/matrix/any_rank.c $(B)/libpianola-host.a $(B)/pianola-host.pc
 	$(RANK_LOADER) $$(PKG_CONFIG_PATH=$(B):$$PKG_CONFIG_PATH pkg-config --libs pianola-host)
-build/standin/any-rank: tests/support/rank.c build/standin/libpianola-cuda.a build/standin/pianola-cuda.pc
+build/standin/any-rank: tests/training/matrix/any_rank.c build/standin/libpianola-cuda.a build/standin/pianola-cuda.pc
 	$(RANK_LOADER) $$(PKG_CONFIG_PATH=build/standin:$$PKG_CONFIG_PATH pkg-config --libs pianola-cuda)
 standin: build/pianola build/standin/any-rank build/standin/libpianola-put.so build/standin/libpianola-cuda.so build/standin/libpianola-cuda.a build/standin/pianola-cuda.pc
 

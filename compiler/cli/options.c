@@ -177,9 +177,8 @@ const struct option_row options[] = {
            {SCRIPTS, "one communication lane (with NCCL, one communicator) per edge (default), peer or rank"}),
     OPTION("launch-order", "ORDER", SETS(args.launch, choice, .words = "lane issue serial"),
            {SCRIPTS & ~RUN,
-            "when a communication may start: lane (default): once its lane is free; issue: also once the one issued "
-            "before it on its rank has started, as with NCCL; serial: once that one has ended, as with NCCL on older "
-            "drivers"}),
+            "when a communication may start: lane (default): once its lane is free; issue: also once the rank's "
+            "previous one has started, as with NCCL; serial: once that one has ended, as on older drivers"}),
     OPTION("prefetch", "WHICH", SETS(args.prefetch, choice, .words = "solved just-in-time one-ahead two-ahead"),
            {SCRIPTS,
             "which fetched weights stay, and when the others arrive: solved (default): a plan that receives the "

@@ -10,7 +10,7 @@ export TMPDIR=$room OMPI_MCA_btl_vader_backing_directory=$room # removes the lef
 
 # train SCHEDULE ARGS...: runs all ranks in one process and prints JSON.
 train() { timeout 300 "$PIANOLA" run "$@" --json 2>"$room/stderr"; }
-# compiled NAME SCHEDULE ARGS...: builds its ranks as shared objects, for CPUs and for the stand-in (tests/support/rank.c).
+# compiled NAME SCHEDULE ARGS...: builds its ranks as shared objects, for CPUs and for the stand-in (tests/training/matrix/any_rank.c).
 # That takes a tenth of the time of make in its folder.
 compiled() {
     local source

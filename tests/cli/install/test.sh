@@ -95,7 +95,7 @@ wait
 expect "ranks without MPI train" "$("$at/bin/pianola" run "$at/share/pianola/schedules/gpipe.lua" --model "$integers" --steps 3 2>/dev/null | sed -n 's/^weights *\([0-9a-f]*\).*/\1/p')" \
     "$(sed -n 's/^weights *\([0-9a-f]*\).*/\1/p' "$room/tcp0")"
 got=$(OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 "e f/rank" --steps 3 2>&1)
-expect "under mpirun they say so" 1 "$(grep -c "an MPI launcher started this, but it is built without MPI" <<<"$got")"
+expect "under mpirun they say so" 1 "$(grep -c "an MPI launcher started this program, but it was built without MPI" <<<"$got")"
 got=$(env -u RANK -u OMPI_COMM_WORLD_RANK -u PMIX_RANK -u PMI_RANK -u SLURM_PROCID "e f/rank" --help)
 expect "--help needs no rank" "0 Rank 0 of 4 of gpipe." "$? $(head -n 1 <<<"$got" | cut -d' ' -f1-6)"
 

@@ -45,7 +45,7 @@ lm_head.weight, which is used|$loss" "$(head_of differs serial)"
 expect "an untied file of a tied model" 1 "$(head_of differs serial -D tied=true | grep -c 'tensor lm_head.weight is not the token table, but')"
 expect "the table again" "" "$(head_of same serial | grep -o '|.*')"
 expect "a buffer is named" "1 1" "$(head_of more serial | grep -c "more/model.safetensors: skipped, since layers compute these values themselves: \
-model.layers.0.self_attn.rotary_emb.inv_freq|") $(head_of more 1f1b -D workers=2 -D stages=2 | grep -c 'not read, since')"
+model.layers.0.self_attn.rotary_emb.inv_freq|") $(head_of more 1f1b -D workers=2 -D stages=2 | grep -c 'skipped, since')"
 PKG_CONFIG_PATH=$PWD/build:$PKG_CONFIG_PATH
 export PKG_CONFIG_PATH
 "$PIANOLA" compile schedules/1f1b.lua --model schedules/models/llama.lua -D layers=1 -D width=8 -D heads=2 -D kv_heads=2 -D inner=16 -D vocab=16 \
