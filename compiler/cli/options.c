@@ -179,17 +179,15 @@ const struct option_row options[] = {
            {SCRIPTS & ~RUN,
             "when a communication may start: lane (default): once its lane is free; issue: also once the rank's "
             "previous one has started, as with NCCL; serial: once that one has ended, as on older drivers"}),
-    OPTION("prefetch", "WHICH", SETS(args.prefetch, choice, .words = "solved just-in-time one-ahead two-ahead"),
-           {SCRIPTS,
-            "which fetched weights stay, and when the others arrive: solved (default): a plan that receives the "
-            "fewest bytes, as late as it can hide them; just-in-time, one-ahead, two-ahead: keep none, and "
-            "fetch each when its job starts, or one or two jobs ahead, as other systems do"}),
+    OPTION(
+        "prefetch", "WHICH", SETS(args.prefetch, choice, .words = "solved just-in-time one-ahead two-ahead"),
+        {SCRIPTS, "which fetched weights stay: solved (default): a plan that receives the fewest bytes; just-in-time, "
+                  "one-ahead, two-ahead: none; each is fetched when its job starts, or one or two jobs ahead"}),
     OPTION("recompute", NULL, SETS(args.recompute, flag),
            {COMPILES, "forwards keep only their input, and run again before the backward"}),
     OPTION("memory", "PLAN", SETS(args, plan, .words = "spare least", .unit = "bytes"),
-           {SCRIPTS,
-            "spare (default): use more of the cluster's memory wherever instructions would otherwise wait for bytes to "
-            "be freed; least: as little as the schedule permits; a number: bytes per rank, instead of the cluster's"}),
+           {SCRIPTS, "spare (default): use free memory of the cluster wherever instructions would wait for bytes to be "
+                     "freed; least: as little as the schedule permits; a number: bytes per rank"}),
     LETTERED('o', "output", "PATH", SETS(output, string, .unrecorded = true),
              {SHOW, "file to write instead of standard output; with --format hta, a folder"},
              {COMPILE, "folder to write into"}, {IMPORT, "file to write the script to, instead of standard output"},
