@@ -106,8 +106,22 @@ static bool put_parts(struct text *t, const struct diff *diff) {
 /* Says how a share of the time changed. */
 static void put_share(struct text *t, enum account account, const char *time, const char *unit, bool less) {
     static const char *const of[NACCOUNTS] = {"",           " for its dependencies", " for messages",
-                                              " for lanes", " for memory",           " for no known reason"};
+                                              " for lanes", " for memory",           ", which no change explains"};
     put(t, "%s %s %s %s%s", account == ACC_WORK ? "works" : "waits", time, unit, less ? "less" : "more", of[account]);
+}
+
+/* Returns the share of the time, of those not used, that changes most in the direction of sign, and by how much; or
+ * -1. */
+static int largest_change(const struct diff *diff, const bool used[NACCOUNTS], int sign, int64_t *most) {
+    int best = -1;
+    for (int k = 0; k < NACCOUNTS; k++) {
+        int64_t change = diff->account[1][k] - diff->account[0][k];
+        if (!used[k] && sign * change > *most) {
+            *most = sign * change;
+            best = k;
+        }
+    }
+    return best;
 }
 
 /* Says where the time went: the shares, largest first, that change as the makespan does, until they make most of its
@@ -117,21 +131,15 @@ static void put_shares(struct text *t, const struct diff *diff, const struct mea
     bool used[NACCOUNTS] = {0};
     int sign = total < 0 ? -1 : 1, worst = -1;
     char time[32];
-    put(t, ", so %s ",
-        diff->ends[0] == diff->ends[1] ? format("rank %d, which ends last,", diff->ends[0])
-                                       : "the rank that ends last");
     for (int n = 0; n < 2 && sign * left * 5 > sign * total; n++) {
-        int best = -1;
         int64_t most = 0;
-        for (int k = 0; k < NACCOUNTS; k++) {
-            int64_t change = diff->account[1][k] - diff->account[0][k];
-            if (!used[k] && sign * change > most) {
-                most = sign * change;
-                best = k;
-            }
-        }
+        int best = largest_change(diff, used, sign, &most);
         if (best < 0)
             break;
+        if (n == 0)
+            put(t, ", %s %s ", best == ACC_OTHER ? "and" : "so",
+                diff->ends[0] == diff->ends[1] ? format("rank %d, which ends last,", diff->ends[0])
+                                               : "the rank that ends last");
         used[best] = true;
         left -= sign * most;
         put(t, n ? " and " : "");

@@ -44,8 +44,13 @@ void put_bounds(struct text *out, const struct report *report, const struct meas
     put(out, "lower bound  %s %s, from ", time_text(report->bound.lower, measure, a), measure->name);
     const char *work = with_unit(report->bound.work, measure), *path = with_unit(report->bound.path, measure);
     const char *live = with_unit(report->bound.memory, measure);
+    double busiest = 0;
+    for (int r = 0; r < report->workers; r++)
+        busiest = fmax(busiest, report->rank[r].busy);
+    const char *whose =
+        report->bound.work > busiest ? "the work of all ranks on the cores they share" : "a rank's work";
     if (report->bound.lower == report->bound.work)
-        put(out, "a rank's work (path %s, live activations %s)\n", path, live);
+        put(out, "%s (path %s, live activations %s)\n", whose, path, live);
     else if (report->bound.lower == report->bound.path)
         put(out, "the longest path (work %s, live activations %s)\n", work, live);
     else

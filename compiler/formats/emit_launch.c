@@ -93,8 +93,8 @@ void emit_makefile(struct text *t, const struct program *p, const struct model *
         "# above this folder, beside the pianola that is called by that name, or where the system keeps them.\n",
         counted(p->workers, "rank"), tame(p->name), p->workers);
     put(t, "up := $(CURDIR)/..\n"
-           "own := $(shell dirname \"$$(command -v pianola)\")/../lib/pkgconfig\n"
-           "path := $(PKG_CONFIG_PATH):$(up)/build:$(up)/../build:$(up)/../../build:$(own)\n"
+           "own := $(shell dirname \"$$(command -v pianola)\")\n"
+           "path := $(PKG_CONFIG_PATH):$(up)/build:$(up)/../build:$(up)/../../build:$(own)/../lib/pkgconfig:$(own)\n"
            "ask = $(shell PKG_CONFIG_PATH=\"$(path)\" pkg-config $(2) $(1) 2>/dev/null)\n"
            "lib-pianola-host := $(call ask,pianola-host,--variable=libdir)/libpianola-host.a\n"
            "lib-nompi := $(call ask,pianola-host,--variable=libdir)/libpianola-nompi.a\n"

@@ -130,7 +130,7 @@ static struct lists order_of(const struct compile *c, const struct optimum *best
 /* Returns a remark if the script's own order exceeds the memory, if that is counted in bytes. */
 static const char *exceeds(const struct compile *c, const struct instance *in) {
     bool more = in->bytes && excess_of_plan(c, own_lists(c)) > 0;
-    return more ? ", and more than the cluster's memory" : "";
+    return more ? ", but needs more than the cluster's memory" : "";
 }
 
 static void put_noisy(struct text *t, const struct noisy *noisy) {
