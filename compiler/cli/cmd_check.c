@@ -19,7 +19,7 @@ static long long parameters_of_model(const struct compile *c) {
     return n;
 }
 
-/* The ranks that hold one stage's weights and run its jobs, from the w() results of the jobs that read its weights. */
+/* The ranks that hold one stage's weights and run its jobs, according to w() for the jobs that read its weights. */
 struct placed {
     int32_t *rank;      /* per home: 1 + the rank that computes with it (the last seen); 0: no job has this home */
     bool *computes;     /* per rank */
@@ -50,9 +50,10 @@ static struct placed place_stage(const struct spec *sp, int s, struct placed tab
     return placed;
 }
 
-/* Warns where w() seems to return its two ranks the wrong way round. Weights are meant to have one home for all ranks
- * that compute with them, or each rank its own replica. The other way round, each rank takes a stage's weights from
- * several homes, none of which serves another rank: all homes hold and update a replica that no other needs. */
+/* Warns where w() seems to return its two ranks the wrong way round. Normally all ranks that compute with a stage's
+ * weights share one home, or each rank has its own replica. If the two are swapped, each rank takes the weights from
+ * several homes, none of which serves another rank, so every home holds and updates a replica that no other rank
+ * needs. */
 static void warn_of_swapped_ranks(const struct costs *costs) {
     const struct spec *sp = costs->spec;
     struct placed placed = {.rank = NEW(int32_t, sp->workers), .computes = NEW(bool, sp->workers)}, first = {0};

@@ -3,10 +3,10 @@
  * The size comes from -D, else from the first schedule: the others' parameters `workers` and `batches` are set to it.
  * Schedules that do not support this size, or do not compile, are left out of the table and listed below it.
  *
- * A schedule with more stages than ranks has smaller jobs. With a model, their costs show that. Without one, every F
+ * A schedule with more stages than ranks has smaller jobs. With a model, the costs reflect that. Without one, every F
  * costs 1 whatever the number of stages, so times are scaled by W / S. The unit is then the F of a rank's share of the
- * model. Live activations are always scaled so: one is a microbatch's in a rank's share. Where a team divides a model's
- * stage, each member has its part of the activation. All schedules thus do the same work.
+ * model. Live activations are always scaled like that: 1 is one microbatch's activation in a rank's share. Where a team
+ * divides a model's stage, each member has its part of the activation. So all schedules do the same work.
  *
  * Columns:
  *   exposed: the share of the ranks' time spent waiting for weights, gradient reductions and copies to host memory.
@@ -17,7 +17,7 @@
  *   stale: the largest staleness of a job's weights, in updates.
  *   versions: the most versions of a stage's weights that a home holds at once.
  *   mean, p95: makespans of runs with noise (--jitter).
- * The columns steady, stale and versions appear where updates are jobs, or with --steady. Where weights travel, the
+ * The columns steady, stale and versions appear where updates are jobs, or with --steady. If weights are fetched, the
  * last two columns have the makespan with a fixed prefetch of one or two uses ahead.
  *
  * With --train, prints another table: the loss that each schedule reaches, and when (time_to_loss.c). */
@@ -107,7 +107,7 @@ static int column_named(const char *head) {
         near ? "'?" : "", listed(column_words()));
 }
 
-/* Returns the ranks' shares of the model, each a W-th of it, that one live activation of c's report is on average. */
+/* Returns how many ranks' shares of the model (a W-th each) one live activation of c's report represents on average. */
 static double shares_of_activation(const struct compile *c) {
     int parts = c->spec->model ? c->spec->stages : c->report->stages; /* a model's team members have a part each */
     return (double)c->report->workers / parts / slices_of(&c->spec->names);
@@ -171,7 +171,7 @@ struct table {
     struct left_out *left;
 };
 
-/* Compiles one schedule. An error leaves that schedule out; if it is the only one, the command dies of the error. */
+/* Compiles one schedule. An error leaves that schedule out; if it is the only one, the command dies with the error. */
 static bool compiles(struct compile *c, bool alone) {
     if (!alone)
         return try(compile_it, c);
@@ -215,7 +215,7 @@ static bool fits(struct size *size, int64_t has, const struct script_args *args,
     return has == size->value;
 }
 
-/* Adds a row, or a schedule left out. used: receives which settings the scripts used. */
+/* Adds a row, or a schedule left out. used: receives, per setting, whether a script used it. */
 static void compile_one(struct table *table, const struct script_args *how, const char *file, bool *used, bool alone) {
     struct compile c = {.args = *how};
     struct script_args *args = &c.args;
@@ -311,8 +311,8 @@ static const char *cell_text(char cell[CELL], const struct row *row, int i, cons
     return cell;
 }
 
-/* Chooses the columns to print and returns their number. Steady-state columns need updates as jobs or --steady;
- * prefetch columns need travelling weights; noise columns need --jitter; the closed form needs a script that states
+/* Chooses the columns to print and returns their number. Steady-state columns need updates that are jobs, or --steady;
+ * prefetch columns need fetched weights; noise columns need --jitter; the closed form needs a script that declares
  * one. */
 static int choose_columns(const struct row *row, int n, bool steady, int *chosen) {
     bool travel = false, closed = false;

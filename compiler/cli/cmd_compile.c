@@ -1,10 +1,10 @@
 /* `pianola compile -o DIR`: writes the compiled program as the files of a folder.
  *
  * The folder may hold the files of an earlier compile for more ranks, and users keep checkpoints and measured timelines
- * there. So .compiled records the ranks' programs, each with its hash. A compile removes those it no longer writes,
- * with what make built from them.
+ * there. So .compiled records the ranks' programs, each with its hash. A compile removes the programs that it no longer
+ * writes, and what make built from them.
  *
- * Files that users changed, or put in place of one of ours, are never lost: the compile dies before it writes anything.
+ * Files that users changed, or that replaced one of ours, are never lost: the compile dies before it writes anything.
  * The record lists old and new programs until the end, so that after an interrupted compile the next one recognizes all
  * files as ours. */
 #include "../../runtime/store/fnv1a.h"

@@ -107,7 +107,7 @@ static struct side *predict_measured(const struct loading *loading, const struct
     return side;
 }
 
-/* Says what a side's times are made from, where they are a prediction in seconds. */
+/* Returns text that says where a side's times come from, if they are a prediction in seconds. */
 static const char *basis_of(const struct loading *loading, const struct side *side, const struct side *other,
                             bool predicted) {
     const struct machine *m = loading->script ? &loading->script->spec->machine : NULL;
@@ -327,7 +327,7 @@ int cmd_diff(const struct settings *settings) {
         (settings->search.all ? emit_diff : emit_diff_summary)(&out[TEXT].text, diff, settings->markdown,
                                                                settings->draw.style.ascii);
     int code = settings->diff.fail_on ? beyond(diff, settings->diff.fail_on) : !diff_same(diff);
-    for (int k = 0; k < NOUTPUTS; k++) /* all are complete by now */
+    for (int k = 0; k < NOUTPUTS; k++) /* all texts are complete by now */
         if (out[k].path)
             write_file(out[k].path, &out[k].text);
     return code;

@@ -25,12 +25,12 @@ struct outcome {
     struct rt_routed routed;
     int64_t twice;
     bool compared, same_weights;
-    int64_t timed;               /* last steps, which the times are of */
+    int64_t timed;               /* number of last steps, from which the times were taken */
     double cores;                /* or the number of GPUs */
     const struct cuda_run *cuda; /* or NULL */
 };
 
-/* Prints both makespans, and what they are of. */
+/* Prints both makespans, and the steps they describe. */
 static void print_makespan(const struct compile *c, const struct outcome *outcome) {
     int workers = c->spec->workers;
     bool alone = outcome->timed == 1;
@@ -233,8 +233,8 @@ static void evaluate(const struct compile *c, const struct settings *settings, s
     host_free(trained.program, trained.arena);
 }
 
-/* Trains the same jobs on one rank. With --compare, it runs the same steps, else enough to measure the jobs' durations
- * on a GPU. */
+/* Trains the same jobs on one rank. With --compare, runs the same steps; otherwise runs enough steps to measure the
+ * jobs' durations on a GPU. */
 static struct prediction train_alone(const struct compile *c, const struct settings *settings, struct data *data,
                                      const struct trained *trained, struct outcome *outcome) {
     bool long_ones = outcome->measured * c->spec->workers > 1;
@@ -267,8 +267,8 @@ static struct outcome outcome_of(const struct compile *c, const struct settings 
     return outcome;
 }
 
-/* Trains and reports; returns the exit status. If a signal ended the run, predicts nothing, because the last steps were
- * the ones to be timed. */
+/* Trains and reports; returns the exit status. If a signal ended the run, predicts nothing, because the steps to be
+ * timed come last. */
 static int train_steps(const struct compile *c, const struct settings *settings, struct data *data,
                        struct data *held_out, const struct introduction *introduction) {
     bool times = settings->record.timeline || !settings->train.cuda;

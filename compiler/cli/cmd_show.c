@@ -41,8 +41,8 @@ static void check_jitter(const struct settings *settings, const struct format *f
         die("--jitter and --measured exclude each other: a measurement has its own noise");
 }
 
-/* Replaces the compiled step by a number of steps, or of repetitions of the period. The report remains the one
- * step's. */
+/* Replaces the compiled step by a number of steps, or of repetitions of the period. The report still covers one
+ * step. */
 static void draw_steps(struct compile *c, int64_t copies) {
     const struct program *p = c->program;
     int64_t n = 1, written = p->period ? p->period : p->batches;
@@ -61,7 +61,7 @@ static void draw_steps(struct compile *c, int64_t copies) {
     c->steps = (struct steps){1, NULL, all};
 }
 
-/* Dies if --from lies beyond the timeline's end, which is known only now. */
+/* Dies if --from lies beyond the timeline's end, which only the compile determines. */
 static void check_from(const struct compile *c, const struct style *style) {
     struct measure measure = measure_of(c->timeline->makespan, c->report->unit, style->ascii);
     if (style->from > 0 && style->from * measure.one >= c->timeline->makespan)

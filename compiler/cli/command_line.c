@@ -35,7 +35,7 @@ static void put_option(struct text *t, const struct option_row *row, const char 
     }
 }
 
-/* Settings before options and the rows' defaults are applied. */
+/* Initial settings, before options and the rows' defaults are applied. */
 static const struct settings nothing_given = {
     .dump = "",
     .draw = {.format = -1, .color = COLOR_AUTO},

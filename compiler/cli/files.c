@@ -18,7 +18,7 @@
 static struct staged { const char *beside, *path; /* the temporary name, and the final one */ } * staged;
 static size_t nstaged, capacity, numbered; /* numbered: temporary names given out so far */
 
-/* Removes the temporary files. It also runs in a signal handler, so it must do no more than this. */
+/* Removes the temporary files. Also runs in a signal handler, so it must do nothing else. */
 static void forget_staged(void) {
     while (nstaged > 0)
         unlink(staged[--nstaged].beside);
@@ -35,7 +35,7 @@ static void on_ending(int sig) {
     raise(sig);
 }
 
-/* Installs the handlers, at the first file. Signals that the parent process ignored, as nohup does, stay ignored. */
+/* Installs the handlers, at the first file. Signals that the parent process ignores, as nohup does, stay ignored. */
 static void clean_up_at_end(void) {
     static bool done;
     if (done)
@@ -275,6 +275,6 @@ int lock_folder(const char *path) {
         return fd;
     }
     fprintf(stderr, "pianola: warning: %s: no locks here (%s): another compile could write there at the same time\n",
-            path, strerror(errno)); /* as happens on NFS */
+            path, strerror(errno)); /* this happens on NFS */
     return fd;
 }

@@ -7,8 +7,8 @@ static void grid(struct text *out, const struct compile *c, const struct style *
     emit_report(out, c->report, style);
 }
 
-/* Emits the program's text. Exits with an error if it would not read back: two instructions or buffers with one name
- * make it ambiguous, even for a proved program. */
+/* Emits the program's text. Exits with an error if it would not read back: if two instructions or buffers have the same
+ * name, the text is ambiguous, even for a proved program. */
 static void streams(struct text *out, const struct compile *c, const struct style *style) {
     (void)style;
     emit_text(out, c->program);

@@ -1,4 +1,4 @@
-/* guess.c: what a user meant who typed something that is not there. */
+/* guess.c: guesses what a user meant by a name that does not exist. */
 #ifndef PIANOLA_GUESS_H
 #define PIANOLA_GUESS_H
 #include "command.h"

@@ -1,4 +1,4 @@
-/* `show --measured`: replaces the predicted times by a run's, read and aligned as diff does it.
+/* `show --measured`: replaces the predicted times by a run's times, read and aligned in the same way as by diff.
  *
  * Traces get every recorded step in sequence, unchanged: a receive begins when it starts waiting for its send. Pictures
  * and figures get the median step, in which, as in predictions, a message begins once all its ends have arrived. */
@@ -46,8 +46,8 @@ static struct steps steps_of(const struct program *p, int32_t **row, const struc
     return (struct steps){rows->nsteps, rows->step, of};
 }
 
-/* Reports on a measured timeline. Its bounds assume the durations measured here, one job at a time, and links that
- * take no time. The run did not measure how fast other orders could be. */
+/* Reports on a measured timeline. Its bounds assume the durations measured here, one job at a time, and links that take
+ * no time, because the run did not measure other orders. */
 static struct report *report_of(const struct compile *c, struct timeline *tl, int nsteps) {
     struct spec sp = *c->spec;
     struct costs costs = *c->costs;
@@ -79,7 +79,7 @@ static struct report *report_of(const struct compile *c, struct timeline *tl, in
     return rep;
 }
 
-/* Returns what to do if the run was of another program, for example for want of an option. */
+/* Returns advice for the case that the run was of another program, for example because an option is missing. */
 static const char *advice_on(const struct script_args *args) {
     static const char same[] = "give the -D, --model, --cluster and --lanes that it was measured with";
     if (!args->model)

@@ -31,7 +31,7 @@ enum {
 };
 enum { SCRIPTS = CHECK | SHOW | COMPILE | RUN | COMPARE | DIFF };
 
-/* Returns a row's description of a command or option, with the lists named in braces filled in. */
+/* Returns a row's description of a command or option, with the lists in braces expanded. */
 const char *what_of(const char *what);
 
 struct settings;
@@ -55,7 +55,7 @@ extern const struct option_row {
         double least, most;                /* range of a number */
         const char *unit, *standard;       /* standard: the default as a user would type it; NULL: sets nothing */
         bool reads;                        /* the command reads its files, so no output may go there */
-        bool unrecorded; /* only directs output, so it is no part of the command line that a page shows */
+        bool unrecorded;                   /* only directs output, so the command line that a page shows omits it */
     };
     struct wording {
         int commands; /* bits of the commands that take the option */

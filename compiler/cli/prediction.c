@@ -1,8 +1,8 @@
 /* Predicts a run from its own measurements.
  *
  * On the host, a job's cost is the CPU time that its rank's thread spent on it, which is what it would take on a core
- * of its own. A rank is one thread, and all of them share the cores that the process may use (passes/sim_cores.c).
- * Messages are copies by the rank that comes last, at their own CPU time.
+ * of its own. A rank is one thread, and all of them share the cores that the process may use (passes/sim_cores.c). The
+ * rank that comes last to a message copies it, which takes the message's measured CPU time.
  *
  * On a GPU, which all ranks share, jobs take as long as on one rank, each rank has a GPU, and links take no time. */
 #include "prediction.h"

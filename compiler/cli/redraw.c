@@ -53,8 +53,7 @@ static void on_resize(int signal) {
     resized = 1;
 }
 
-/* Leaves the alternate screen, then lets the signal take its default action: end this program, or stop it until it is
- * continued. */
+/* Leaves the alternate screen, then lets the signal take its default action: end or suspend this program. */
 static void on_end(int number) {
     int error = errno;
     sigset_t mask, before;
@@ -264,7 +263,7 @@ static void put_lines(struct text *out, const struct text *t, int most) {
     }
 }
 
-/* Draws as much of the last frame as fits, and below it what happened since. */
+/* Draws as much of the last frame as fits, and below it what has happened since. */
 static void draw_frame(const struct watcher *watcher) {
     struct scratch scratch = scratch_begin();
     struct winsize size;

@@ -1,4 +1,4 @@
-/* The times of a run's last steps, which its predicted and measured makespan and its timeline are all of. */
+/* The times of a run's last steps, on which its predicted and measured makespans and its timeline are based. */
 #ifndef PIANOLA_RUN_TIMES_H
 #define PIANOLA_RUN_TIMES_H
 #include "prediction.h"

@@ -1,7 +1,7 @@
 /* Compares what schedules learn when all of them train the same model on the same microbatches.
  *
- * Losses of single microbatches scatter more than schedules differ. So a schedule's loss after an update is the mean
- * over the last `window` microbatches, the same number for all schedules. A schedule reaches the target at the first
+ * Losses of single microbatches vary more than schedules differ. So a schedule's loss after an update is the mean over
+ * the last `window` microbatches, with the same window for all schedules. A schedule reaches the target at the first
  * update after which this loss stays at or below it. Its final loss is the mean of the last window. Times are
  * predicted, because this machine may have fewer cores than there are ranks. */
 #include "time_to_loss.h"

@@ -123,7 +123,7 @@ static const char *how_to_go_on(const struct settings *settings) {
                                        : NULL;
 }
 
-/* Returns the flags with which a rank's own program would train the same. */
+/* Returns the flags with which a rank's own program would run the same training. */
 static struct rank_flags flags_of(const struct settings *settings, int64_t steps, bool records) {
     struct rank_flags flags = {.steps = steps, .seed = (int64_t)settings->seed, .json = settings->json};
     flags.eager = settings->train.eager;

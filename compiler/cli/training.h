@@ -37,7 +37,7 @@ struct listener {
 /* Dies if the model has no layers, or the device cannot train it. */
 void check_device(const struct compile *c, bool cuda);
 /* Trains with settings' seed and device. kept: number of last steps to keep stamps of. what: the name in the progress
- * line; NULL: no progress. Dies without memory. The caller frees the arenas with host_free. */
+ * line; NULL: no progress. Dies if memory is short. The caller frees the arenas with host_free. */
 struct trained train(const struct compile *c, const struct settings *settings, struct data *data, int64_t steps,
                      int64_t kept, const char *what, struct listener listener);
 double median(const double *x, int64_t n);

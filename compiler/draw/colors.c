@@ -9,7 +9,7 @@ static const struct paint by_kind[NOPS] = {
     [OP_R] = {"recompute", 16, 214, 220, 0xf0e442},     [OP_U] = {"update", 16, 247, 251, 0xd55e00},
 };
 static const struct paint message = {"message", 16, 172, 178, 0xe69f00};
-/* Forwards are dark, backwards light; neighbouring shades are clearly distinct. */
+/* Forwards are dark and backwards light; adjacent shades are clearly distinct. */
 static const double lightness[NDIRS] = {[OP_F] = 0.36, [OP_R] = 0.48, [OP_I] = 0.6, [OP_B] = 0.68, [OP_W] = 0.82};
 
 double lightness_of(uint8_t op) { return is_job(op) ? lightness[op] : 0; }

@@ -20,7 +20,7 @@ struct paint {
 };
 struct paint paint_of(const struct instr *in, enum color_by by);
 bool dark(uint32_t rgb);         /* colors.c: whether text on this colour should be white */
-double lightness_of(uint8_t op); /* colors.c: of a job's colour by microbatch or stage; 0: not for this operation */
+double lightness_of(uint8_t op); /* colors.c: lightness of a job coloured by microbatch or stage; 0: none */
 /* labels.c: times in the unit that suits the largest; small byte counts exact, others to a tenth in KiB, MiB… */
 struct measure {
     double one; /* the unit's size in the timeline's unit */
@@ -42,10 +42,10 @@ void emit_grid(struct text *out, const struct program *p, const struct timeline 
 void emit_report(struct text *out, const struct report *report, const struct style *style);
 /* emit_bounds.c: writes the report's lower bound, gap, memory-time, and the effect of noise on the makespan */
 const char *beside_bubble(const struct report *report); /* returns the closed form, or "" if there is none */
-/* Returns a sentence if ranks wait for links most of the time, or "". */
+/* Returns a sentence if ranks spend most of the time waiting for links, else "". */
 const char *waits_text(const struct report *report);
 void put_bounds(struct text *out, const struct report *report, const struct measure *measure);
-/* emit_weights.c: writes the report's lines on travelling weights, or nothing if none travel */
+/* emit_weights.c: writes the report's lines on received weights, or nothing if there are none */
 void put_weights(struct text *t, const struct report *report, const struct measure *measure);
 /* emit_steady.c: writes the report's period, staleness and versions */
 void put_steady(struct text *t, const struct report *report, const struct measure *measure);

@@ -1,12 +1,12 @@
 /* The timeline as a picture in a terminal: one row per rank, time to the right, each job a block with its
  * microbatch.
  *
- * If all times are multiples of a unit wide enough to draw, a cell is one unit, in one or more columns. So ranks
- * line up and nothing is rounded. Otherwise a cell is one column and shows what takes most of its time. Where several
- * kinds of jobs, or jobs and idle time, share column after column, they take turns, each as often as its share.
+ * If all times are multiples of a unit wide enough to draw, a cell is one unit, in one or more columns. So ranks line
+ * up and nothing is rounded. Otherwise a cell is one column and shows what takes most of its time. Where several kinds
+ * of jobs, or jobs and idle time, share one column after another, they take turns in proportion to their shares.
  *
- * With colour, a block's colour shows its kind (Okabe & Ito's palette, safe for colour-blind readers), and two
- * adjacent blocks of a kind differ in shade. Without colour, its letter does, and a line runs to the block's end.
+ * With colour, a block's colour shows its kind (Okabe & Ito's palette, safe for colour-blind readers), and two adjacent
+ * blocks of a kind differ in shade. Without colour, its letter does, and a line extends to the block's end.
  *
  * Two jobs that overlap share the block of their time, half each, with a + between if there is room. */
 #include "draw.h"
@@ -114,7 +114,7 @@ static void fit_columns(struct canvas *canvas) {
 
 /* ---- rows ---- */
 
-/* Adds to each column what instruction i covers of it. */
+/* Adds to each column the share of it that instruction i covers. */
 static void cover_columns(struct canvas *canvas, int r, int32_t i) {
     double from = clip(canvas, canvas->tl->start[r][i]) / canvas->step,
            to = clip(canvas, canvas->tl->end[r][i]) / canvas->step;
@@ -135,8 +135,8 @@ static void cover_columns(struct canvas *canvas, int r, int32_t i) {
     }
 }
 
-/* Assigns each column to a kind, or to idle time (NOPS): to the one that is owed most, when all kinds are owed their
- * shares of the columns so far. A column of one kind alone settles all debts. */
+/* Assigns each column to a kind, or to idle time (NOPS). Every kind is owed its shares of the columns so far, and the
+ * one owed most gets the column. A column with only one kind settles all debts. */
 static void share_columns(struct canvas *canvas) {
     double owed[NOPS + 1] = {0};
     int before = NOPS;
@@ -282,7 +282,7 @@ static void put_path(struct text *t, const struct canvas *canvas, int r) {
     put(t, "\n");
 }
 
-/* Marks the begin and end of repetitions of the period, or of the step, under this rank's row. */
+/* Marks, under this rank's row, where repetitions of the period or of the step begin and end. */
 static void put_repetitions(struct text *t, const struct canvas *canvas, int r) {
     bool ascii = canvas->style->ascii;
     int n = joins_of(canvas->p) - 1;

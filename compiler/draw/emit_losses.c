@@ -1,6 +1,6 @@
 /* Draws losses in two panels with the same loss axis: over predicted time on the left, over microbatches on the right.
  * The left panel shows a schedule's gain per hour, the right one its cost in samples. A circle marks where a line falls
- * below the target for good. */
+ * below the target and stays there. */
 #include "chart.h"
 #include "svg.h"
 #include <math.h>

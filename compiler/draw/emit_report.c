@@ -92,8 +92,8 @@ static void put_spare(struct text *t, const struct report *report) {
             bytes_text(least, b));
 }
 
-/* Prints the largest host memory of any rank, and the most bytes that a rank copies there. Prints nothing without
- * copies. */
+/* Prints the largest host memory of any rank, and the largest number of bytes that a rank copies there. Prints nothing
+ * if nothing is copied. */
 static void put_host(struct text *t, const struct report *report) {
     char a[32], b[32];
     int64_t most = 0, copied = 0;

@@ -89,7 +89,7 @@ static void choose_scale(struct picture *picture) {
     picture->top = band_top(plan, picture->limit);
 }
 
-/* Returns the bottom edge of a rank's part of the picture, which is its band's. */
+/* Returns the bottom edge of a rank's part of the picture, which is the bottom of its band. */
 static double foot_of(const struct picture *picture, int r) {
     int next = r + 1;
     while (next < picture->p->workers && !leads_row(picture, next))
@@ -278,8 +278,8 @@ static void put_joins(struct text *t, const struct picture *picture) {
     }
 }
 
-/* Merges the rows of equal ranks, unless lanes are drawn, since these differ. A shared row has on the critical path
- * whatever any of its ranks has there. */
+/* Merges the rows of equal ranks, unless lanes are drawn, since lanes differ. In a shared row, a job is critical if it
+ * is critical on any of the ranks. */
 static void share_rows(struct picture *picture) {
     picture->rows = rows_of(picture->p, picture->tl, !(picture->style->with & WITH_LANES));
     picture->low = picture->rows.n > MANY_ROWS;

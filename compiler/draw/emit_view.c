@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_STEPS = 200000, BINS = 1000 }; /* changes of memory that are written exactly; beyond, maxima per BIN */
+enum { MOST_STEPS = 200000, BINS = 1000 }; /* most changes of memory written exactly; beyond, maxima per bin */
 
 struct ends { /* of a message */
     int32_t src, send, dst, recv;
@@ -73,7 +73,7 @@ static void number_places(struct source *source) {
     }
 }
 
-/* Passes all times that will be written to the view, which finds their common tick. */
+/* Passes all times that will be written to the view, so that it can find their common tick. */
 static void note_times(const struct source *source) {
     for (int r = 0; r < source->p->workers; r++)
         for (int i = 0; i < source->p->rank[r].nins; i++) {

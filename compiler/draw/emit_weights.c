@@ -1,5 +1,5 @@
-/* The report's lines on weights that ranks receive: their bytes, the time that ranks wait for them, and the costs of a
- * fixed prefetch instead. */
+/* The report's lines on weights that ranks receive: their bytes, the time that ranks wait for them, and what a fixed
+ * prefetch would cost instead. */
 #include "draw.h"
 #include <math.h>
 

@@ -3,7 +3,7 @@
 #include "page.h"
 #include "svg.h"
 
-/* Writes JSON inside a <script>, which no < may end. */
+/* Writes JSON into a <script>, with every < escaped so that none ends the script. */
 static void put_data(struct text *t, const struct text *data) {
     for (size_t i = 0, from = 0; i <= data->n; i++)
         if (i == data->n || data->s[i] == '<') {

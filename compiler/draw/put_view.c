@@ -1,5 +1,5 @@
 /* Writes the data of an interactive picture, as view.h and viewer/data.js describe. Every number is written as its
- * difference from what the operations before it suggest. So a schedule that repeats itself costs next to nothing. */
+ * difference from the value that earlier operations predict, so a repetitive schedule takes very little space. */
 #include "view.h"
 #include "columns.h"
 #include "base/put_json.h"
@@ -47,7 +47,7 @@ struct last {
     int64_t need[SLOTS][MEMORY_TIME - NEED_ROW];
 };
 
-/* The place in the data that has been reached */
+/* The current position in the data */
 struct reached {
     int32_t before[2];               /* symbols of the last two operations of the lane */
     int64_t end, shift, root;        /* end, in ticks, and relations of the operation before */
@@ -280,7 +280,7 @@ void view_put(struct view *view, const struct view_op *op) {
     view->at.index++;
 }
 
-/* ---- beside a row ---- */
+/* ---- needs and memory of a row ---- */
 
 static void begin_list(struct view *view, const char *name) {
     close_lane(view);

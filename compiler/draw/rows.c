@@ -1,5 +1,5 @@
-/* Finds ranks that share a row of a picture. Beyond MANY_ROWS ranks, these are ranks that do the same jobs at the same
- * times with the same memory in use, like the members of a team. */
+/* Finds ranks that share a row of a picture. If there are more than MANY_ROWS ranks, ranks share a row if they run the
+ * same jobs at the same times with the same memory in use, like the members of a team. */
 #include "svg.h"
 #include <string.h>
 
@@ -11,7 +11,7 @@ struct finder {
 
 static int script_stage(const struct program *p, int stage) { return member_at(&p->names, stage).stage; }
 
-/* Returns the next instruction from i on that is a block in the row; nins if none is. */
+/* Returns the first instruction from i on that is a block in the row; nins if there is none. */
 static int next_block(const struct finder *finder, int r, int i) {
     const struct rank *k = &finder->p->rank[r];
     while (i < k->nins && (k->ins[i].lane != 0 || !paint_of(&k->ins[i], BY_OP).name ||

@@ -7,7 +7,7 @@
 /* How an operation is drawn, as bits */
 enum {
     VIEW_CRITICAL = 1,
-    VIEW_UPPER = 2, /* it overlaps another and has the upper half of the row */
+    VIEW_UPPER = 2, /* it overlaps another operation and takes the upper half of the row */
     VIEW_LOWER = 4,
     VIEW_FADED = 8, /* these and the following are for diffs: unchanged but for its time */
     VIEW_MOVED = 16,
@@ -46,14 +46,14 @@ struct view_head {
     const char *joins; /* meaning of the lines where lanes join; NULL: there are none */
     int panels;        /* 1, or 3 for a diff */
     const char *title[2];
-    const char *note; /* a sentence about the whole, or "" */
+    const char *note; /* a sentence about the whole picture, or "" */
 };
 
 struct view;
 /* Begins the data. note_time must see all times before the first row. */
 struct view *view_begin(const struct view_head *head);
 void view_note_time(struct view *view, double t);
-/* Return the number of a name without its microbatch, and of a tensor without its. */
+/* Return the number of an operation's name, and of a tensor's, without the microbatch. */
 int32_t view_symbol(struct view *view, const struct names *names, const struct instr *x);
 int32_t view_tensor(struct view *view, const struct names *names, const struct buf *b);
 int32_t view_text(struct view *view, const char *note); /* returns the number of a diff's note */

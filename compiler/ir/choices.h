@@ -8,8 +8,8 @@ enum lanes_per { PER_EDGE, PER_PEER, PER_RANK }; /* unit that has its own commun
 /* Earliest start of a rank's communication: once its lane is free; once the one issued before it, on any lane, has
  * started; or once that has ended. */
 enum launch_order { LAUNCH_LANE, LAUNCH_ISSUE, LAUNCH_SERIAL };
-/* Policy for weights: which of them stay on a rank, and when the others arrive. SOLVED: as fetch.c and lower_weights.c
- * choose. Otherwise none stays beyond a run of uses, and each arrives zero, one or two runs ahead. */
+/* Policy for weights: which of them stay on a rank, and when the others arrive. SOLVED: fetch.c and lower_weights.c
+ * choose. Otherwise no set stays beyond a run of consecutive uses, and each arrives zero, one or two runs ahead. */
 enum prefetch { SOLVED, JUST_IN_TIME, ONE_AHEAD, TWO_AHEAD };
 
 /* Time from the start of a buffer's first access to the end of its last. */
@@ -27,8 +27,8 @@ struct choices {
     bool auto_offload; /* whether a search chooses the stashes to offload, so that the program fits into memory */
     uint8_t *offload;  /* [stage * batches + b]: whether what F keeps goes to host memory; NULL: nothing does */
     int *slots;        /* weight slots per rank; 0: no weights stay between jobs */
-    int64_t *room;     /* per job: bytes for fetched weights while it runs, and since the job before it on its rank;
-                        * INT64_MAX: only the slots limit them. NULL: that for all jobs */
+    int64_t *room;     /* per job: bytes available for fetched weights from the end of the rank's previous job to its
+                        * own end; INT64_MAX: only the slots limit them. NULL: INT64_MAX for all jobs */
     bool *late;        /* per rank, with room: whether weights arrive only after the job before their reader */
     /* [rank][buffer]: bytes are reused only once free by these times; NULL: as early as the schedule
      * permits */
@@ -48,9 +48,9 @@ struct script_args {
     enum prefetch prefetch;
     bool recompute, least_memory;
     double memory; /* bytes per rank, instead of the cluster's; 0: the cluster's */
-    int most;      /* if updates are jobs: about the number of the step's microbatches to write out; 0: all */
-    int later;     /* if updates are jobs: shifts the jobs that scripts are asked about by this many microbatches, whole
-                    * updates */
+    int most;      /* if updates are jobs: approximate number of the step's microbatches to write out; 0: all */
+    int later;     /* if updates are jobs: shifts the jobs passed to scripts by this many microbatches, a whole number
+                    * of updates */
     struct script_text
         *text; /* [3], per kind of script: texts read in the first run, for later ones. NULL: read each time */
     const char **set;

@@ -9,7 +9,7 @@ struct costs {
     struct stage *stage;     /* [stage_entries] costs and bytes; NULL: unknown, as in a program read from its text */
     bool sliced;             /* whether stages have costs and bytes per slice: see stage_at */
     const struct job *job;   /* the spec's jobs, then the updates if these are jobs */
-    int njobs;               /* number of both */
+    int njobs;               /* number of jobs and updates */
     double *computes;        /* per job: its computing time */
     double *exchanges;       /* per job of the spec: its waiting time for its team's exchanges; NULL: no team has any */
     struct pair_costs {
@@ -17,18 +17,18 @@ struct costs {
         bool braided; /* whether a team exchanges tensors within one of them; parts of the other then run meanwhile */
     } * pair;
     double
-        grain; /* if updates are jobs: schedule times are multiples of it, so that sums are exact and a period shows */
+        grain; /* if updates are jobs: schedule times are multiples of it, so sums are exact and periods can be found */
     int32_t *update_at;         /* per set: index in job of its first update */
     struct homes *homes;        /* per set: every home that w() returned */
     bool *bare;                 /* per set: whether it has no weights and no home. NULL: all have weights */
     struct exchanges *exchange; /* [stage * NDIRS + d]; NULL: no team exchanges anything */
-    bool *attends; /* per stage, with slices and a model: whether the slices of a microbatch read each other's keys and
-                    * values there. NULL: on every stage */
+    bool *attends; /* per stage, with slices and a model: whether its slices of a microbatch read each other's keys and
+                    * values. NULL: they do on every stage */
     const bool *whole; /* per stage: whether its team's members hold some of its parameters whole; NULL: no team's do */
     const int *rows;   /* with slices and a model: rows of a sequence per slice */
     int unembedding;   /* if there are token tables: the stage of the unembedding */
     bool clip;         /* whether updates are clipped by the norm of all gradients */
-    bool post_validation; /* whether they do not wait for that norm: see layers/post_validation.h */
+    bool post_validation; /* whether updates start without waiting for that norm: see layers/post_validation.h */
 };
 
 /* Returns whether the slices of a microbatch read each other's keys and values on stage s. */

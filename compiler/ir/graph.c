@@ -33,8 +33,8 @@ double host_time(const struct spec *sp, int r, int64_t bytes) {
     return link.latency + (isinf(link.bandwidth) ? 0 : (double)bytes / link.bandwidth);
 }
 
-/* Returns the member of the script's stage t that stage s, a member, exchanges tensors with: the one at the same place.
- * If t's team is smaller, places wrap around. */
+/* Returns the member of the script's stage t with which member stage s exchanges tensors: the one at the same place. If
+ * t's team is smaller, places wrap around. */
 static int counterpart(const struct spec *sp, int s, int t) {
     const struct member *member = sp->names.member;
     if (!member || t < 0)
@@ -73,7 +73,7 @@ static void need(struct need_list *list, int32_t job, int kind) {
     list->kind[list->n++] = (uint8_t)kind;
 }
 
-static int32_t find_input_gradient(const struct spec *sp, int s, int b) { /* Returns the job that makes it. */
+static int32_t find_input_gradient(const struct spec *sp, int s, int b) { /* Returns the gradient's producer. */
     int32_t whole = job_at(sp, s, b, OP_B);
     return whole >= 0 ? whole : job_at(sp, s, b, OP_I);
 }
@@ -146,8 +146,9 @@ static int kind_between_slices(const struct costs *costs, const struct job *from
     return (from->d == OP_B || from->d == OP_I) && back && from->b == to->b + 1 ? K_dkv : K_token;
 }
 
-/* Returns the tensor that a dependency given by pred() carries. K_none: drops the edge, because the order holds anyway,
- * as from F to a backward whose stash comes from R. Stages that the model does not connect exchange nothing. */
+/* Returns the tensor that a dependency given by pred() carries. K_none: drops the edge, because the order holds anyway;
+ * for example, from F to a backward whose stash comes from R. Stages that the model does not connect exchange
+ * nothing. */
 static int custom_kind(const struct costs *costs, const struct job *from, const struct job *to) {
     const struct spec *sp = costs->spec;
     bool back = to->d == OP_B || to->d == OP_I;
@@ -202,7 +203,8 @@ static const char *item_text(const struct spec *sp, const struct job *j) {
                             : format("%d, %d, \"%s\"", s, j->b, op_name[j->d]);
 }
 
-/* Dies if pred() leaves out a job's own tensors: it may add orders, but these must come from somewhere. */
+/* Dies if pred() omits an edge that brings a job its own tensors. pred() may add orders, but every tensor needs a
+ * source. */
 static void check_custom(const struct costs *costs, const struct graph *graph) {
     const struct spec *sp = costs->spec;
     struct need_list list = {NEW(int32_t, most_needs(sp)), NEW(uint8_t, most_needs(sp)), 0};

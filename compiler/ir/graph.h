@@ -30,7 +30,7 @@ struct sched {
     double makespan;
     /* The period (period.c): its length in microbatches, or 0 if nothing repeats; how often it runs; its first moment,
      * and the first after it. */
-    int period, shortest; /* shortest: the length of the schedule's shortest period, which `period` is a multiple of */
+    int period, shortest; /* shortest: length of the schedule's shortest period; `period` is a multiple of it */
     int64_t repeats;
     int32_t begin, finish;
     int32_t *version; /* per job, if updates are jobs: version of the weights that it reads; NULL: they are not */

@@ -1,10 +1,10 @@
 /* Matches each SEND with its RECV, and the members of each collective.
  *
- * Both ends of a message agree on its kind, stage, microbatch, instance, source and destination, which identify
- * it. Messages are numbered by the rank of their SEND, then by its issue order. On one edge, RECVs nearly always
- * come in the order of the SENDs. So a RECV first tries the message after its lane's last match. Only if that fails
- * do all messages go into a hash table. The first rank of a group opens a REDUCE, and each other member is one more
- * end of it. */
+ * Both ends of a message agree on its kind, stage, microbatch, instance, source and destination, which identify it.
+ * Messages are numbered by the rank of their SEND, then by its issue order. On one edge, RECVs nearly always come in
+ * the order of the SENDs. So a RECV first tries the message after its lane's last match. Only if that fails do all
+ * messages go into a hash table. The first rank of a group opens a REDUCE, and every other member is another end of the
+ * same message. */
 #include "base/map.h"
 #include "program.h"
 #include <assert.h>

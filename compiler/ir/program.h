@@ -73,7 +73,7 @@ struct rank {
     int32_t *event;          /* buffers in scheduled time as they open (b) and close (~b), from which mem plans */
     int32_t *over, *over_at; /* buffers whose bytes buffer b takes over: over[over_at[b] .. over_at[b+1]) */
     size_t nargs, nwaits, nfrees, nevents;
-    int64_t arena, least; /* bytes: the plan's peak; that or, if lower, the peak by the schedule alone */
+    int64_t arena, least; /* bytes: the plan's peak; least: the lower of that peak and the peak by the schedule alone */
     int64_t host;         /* bytes: peak in host memory */
     struct ordered {      /* orders that no operand implies: ins waits for `after`. The pass lanes makes them waits */
         int32_t ins, after;
@@ -122,7 +122,7 @@ struct program {
      * shifted by its microbatches each time. What follows the period runs as if all repetitions had been written out,
      * so the step has step_batches microbatches. All lanes of a rank join at the period's begin and at its end. */
     int period;      /* in microbatches; 0: nothing repeats, begin and end are 0 */
-    int shortest;    /* length that the period is a multiple of, since no tensor may outlive the period; 0: unknown */
+    int shortest;    /* the schedule's shortest period; `period` is the multiple that no tensor outlives; 0: unknown */
     int64_t repeats; /* at least 1 */
     int copies; /* number of times that unroll.c wrote out the period, or the whole step if nothing repeats; 0: once */
     bool tied;  /* as in the model */
@@ -227,7 +227,7 @@ static inline int stop_got(const struct stop *stop, int p) {
 }
 /* The layers of its stage that a job, or its part, runs. */
 struct layer_span {
-    int32_t from, to;                 /* layers [from, to); a layer with an exchange in its middle is in two parts */
+    int32_t from, to;                 /* layers [from, to); a layer split by an exchange is in two parts */
     int32_t weights_from, weights_to; /* layers whose weight gradients a B or W makes */
     uint8_t sweep;                    /* enum sweep_kind */
 };
@@ -243,8 +243,8 @@ static inline int64_t arg_off(const struct rank *k, const struct arg *a) {
 /* Returns the bytes that a message moves, or that each member of a collective gives or receives: its smallest operand.
  * 0: it has none. */
 int64_t moved_bytes(const struct rank *k, const struct instr *in);
-/* Write the script's numbers: stage "1", or "1.0" for a team's first member; microbatch "3", or "3.1" for its second
- * slice. names NULL: plain numbers. */
+/* Write numbers as scripts do: stage "1", or "1.0" for a team's first member; microbatch "3", or "3.1" for its second
+ * slice. names NULL: writes plain numbers. */
 void put_stage(struct text *t, const struct names *names, int32_t s);
 void put_batch(struct text *t, const struct names *names, int32_t b);
 /* Names: put_arg writes "act(1,3)" or "weight(2)[1/4]"; job_name returns "1F3" in the arena; put_buf writes "act(1,3)"

@@ -23,7 +23,7 @@ struct job {
     /* Owner of its weights, from w(): a rank, or workers + index in spec.list; -1: nobody. */
     int32_t home;
     int32_t pair;      /* 1 + index of its overlapped pair; 0: not overlapped */
-    double prio, rest; /* n as the nearest double, and the remainder: a Lua integer may need more than 53 bits */
+    double prio, rest; /* n rounded to a double, and the remainder: a Lua integer may need more than 53 bits */
     double cost;       /* from the script; NAN: not given */
 };
 
@@ -42,8 +42,8 @@ struct link {
     double latency, bandwidth; /* seconds and bytes per second; bandwidth INFINITY: free */
 };
 
-/* Version of the weights that a job reads: its forward's; the newest there; or (vertical sync) the newest version whose
- * microbatches are all in the version that stage 0's forward reads. */
+/* Version of the weights that a job reads: the version its forward read; the newest on its rank; or (vertical sync) the
+ * newest version that contains only microbatches already in the version that stage 0's forward reads. */
 enum { READ_FORWARD = -1, READ_LATEST = -2, READ_INPUT = -3 };
 /* A parameter that a script declared, and its value in this compile. Values are text, such as "8" and "2,1,1". */
 struct param {
@@ -66,12 +66,12 @@ struct declared {
 
 /* Updates that are jobs, as the schedule declares them. */
 struct updates {
-    int *every; /* per set: microbatches per update, counted in slices if there are any, whole microbatches; NULL: one
+    int *every; /* per set: microbatches per update, a whole number, but counted in slices if there are any; NULL: one
                  * update ends the step */
     struct job *asked; /* U(s,k) by the script's stage: n, fill and cost */
-    int32_t *reads; /* per job: the version that it reads, as a number of updates back, or one of the READ_ constants */
-    int turn;       /* least number of microbatches that is whole updates of all stages */
-    int64_t step;   /* microbatches per step, the first `batches` of which are written out */
+    int32_t *reads;    /* per job: the version that it reads: how many updates back, or one of the READ_ constants */
+    int turn;          /* least number of microbatches that makes a whole number of updates on every stage */
+    int64_t step;      /* microbatches per step, the first `batches` of which are written out */
 };
 
 /* Owners of weights, from w() and related fields. */

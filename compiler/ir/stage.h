@@ -44,7 +44,7 @@ struct stage {
     int pieces;           /* number of equal pieces in which its gradient travels */
     int parts;      /* number of parts in which a rank's last backward runs: part p has layers [cut[p + 1], cut[p]) */
     const int *cut; /* [parts + 1], from nlayers down to 0 */
-    const struct touched { /* pieces of the gradient with bytes of the part's layers, from high down to low */
+    const struct touched { /* pieces of the gradient that contain bytes of the part's layers, from high down to low */
         int32_t low, high;
     } * touched[NDIRS];                    /* for B and W, per part */
     const struct byte_range *range[NDIRS]; /* for B and W, per part: its contribution; NULL: unknown */

@@ -1,8 +1,8 @@
 /* Teams: each member gets a stage of its own.
  *
- * A script names the ranks that compute a job together, or asks for every rank to become a team. Later passes know only
- * jobs of one rank: a stage that t ranks compute becomes t stages, one for each place in the team, with that place's
- * part of the stage's weights. names.member says which stage and place each is. Jobs of one (s,b,d) are separate from
+ * A script names the ranks that compute a job together, or asks for every rank to become a team. Later passes see only
+ * single-rank jobs: a stage that t ranks compute becomes t stages, one for each place in the team, each with its
+ * place's part of the weights. names.member says which stage and place each is. Jobs of one (s,b,d) are separate from
  * now on, but start and end together (sched.c). */
 #include "spec.h"
 #include <string.h>
@@ -170,7 +170,7 @@ static void expand_sources(struct expansion *all) {
                 before->owners.source[j] < 0 ? -1 : before->owners.source[j] * all->factor + i % all->factor;
 }
 
-/* Returns a table over the new ranks: each has the value of the rank that it came from. */
+/* Returns the table expanded to the new ranks: each has the value of the rank that it came from. */
 static int *expand_ranks(const struct expansion *all, const int *of_rank) {
     int *of = of_rank ? NEW(int, all->sp->workers) : NULL;
     for (int r = 0; of && r < all->sp->workers; r++)

@@ -1,5 +1,5 @@
-/* Updates that are jobs. A script gives U(s,k) of a stage, and each home of the stage's weights gets one. If a team
- * computes the stage, each home of each member's part and of the shared set does. */
+/* Updates that are jobs. A script gives U(s,k) of a stage, and each home of the stage's weights gets one such update.
+ * If a team computes the stage, so does each home of each member's part and of the shared set. */
 #include "costs.h"
 #include <string.h>
 

@@ -8,7 +8,7 @@
  *              towards the time it must live.
  *
  * A schedule reaches the third bound if its ranks always hold as many activations as they may, and no activation waits.
- * Memory-time shows what keeps it from that. The room is caps (or peaks) x makespan. Activations hold some of it. Part
+ * Memory-time shows how far it is from that. The room is caps (or peaks) x makespan. Activations hold some of it. Part
  * of what they hold is needed, since each must live for at least its own chain. The rest of what they hold is waiting;
  * the rest of the room is empty. */
 #include "passes.h"
@@ -49,8 +49,8 @@ static double bound_path(const struct compile *c) {
     return most;
 }
 
-/* Returns the stage, at this one's place in a team, that reads this stage's output and whose gradient this stage waits
- * for; -1: there is none, or there may be several. */
+/* Returns the stage, at the same place in its team, that reads this stage's output and sends back its gradient; -1:
+ * there is none, or there may be several. */
 static int next_in_chain(const struct spec *sp, int s) {
     int reader = sp->pred || is_graph(sp) ? -1 : reader_of(sp, s, 0);
     return reader >= 0 && source_of(sp, reader, 0) == s ? reader : -1;
@@ -122,7 +122,7 @@ static double closed_bubble(const struct spec *sp) {
                : NAN;
 }
 
-/* Returns the share of the critical path in which no job of it runs. Overlapping jobs on it count once. */
+/* Returns the share of the critical path during which none of its jobs runs. Overlapping jobs count once. */
 static double links_on_path(const struct program *p, const struct timeline *tl) {
     struct scratch scratch = scratch_begin();
     bool **on = critical_path(p, tl);

@@ -2,8 +2,8 @@
  *
  * Layers' gradients become available from the last layer to the first. If the gradient is cut into n equal pieces, its
  * top pieces can travel while the layers below are still computed. More pieces hide more, but each costs a latency.
- * `bucket` sets the largest piece in bytes. By default, the number of pieces is the one whose last piece arrives
- * earliest, if the stage's last backward and its messages run alone.
+ * `bucket` sets the largest piece in bytes. By default, the number of pieces is chosen so that the last piece arrives
+ * earliest, assuming that the stage's last backward and its messages run alone.
  *
  * Pieces are equal, so that each belongs to one of the ranks that share updates. A layer's boundary may fall inside a
  * piece, which then belongs to both parts. */

@@ -1,11 +1,11 @@
 /* The critical path. It leads from the instruction that ends last back to the beginning, each time to an instruction
  * that the later one had to wait for. If an instruction on the path takes longer, so does the whole step. If several
- * instructions ended at the moment that let one start, any of them will do; the walk takes the previous one of its
- * lane, so that it stays on a busy rank. Where a rank's lanes join, what follows has waited for all that came before.
- * Measured instructions begin some time after that moment; the walk then takes the one that ended last.
+ * instructions ended at the moment that let one start, any of them will do; the walk takes the lane's previous
+ * instruction, so that it stays on a busy rank. Where a rank's lanes join, every later instruction has waited for all
+ * earlier ones. Measured instructions begin some time after that moment; the walk then takes the one that ended last.
  *
  * With a launch order (sim.c), a communication also waits for earlier communications of its rank: for their ends, or
- * for whatever they waited for before they could be launched themselves. */
+ * for whatever delayed their own launch. */
 #include "passes.h"
 #include <math.h>
 

@@ -37,8 +37,8 @@ static double least_limit(const double *cost, int n, int k) {
 }
 
 /* Sets open[s] to the first unit of stage s, and open[k] = n. The largest stage is as small as possible. Within that
- * limit, each stage's cost is as near as possible to an even share of the rest, so that slack does not accumulate at
- * one end. */
+ * limit, each stage's cost is as close as possible to an even share of what remains, so that slack does not accumulate
+ * at one end. */
 static void cut_evenly(const double *cost, int n, int k, int *open) {
     double limit = least_limit(cost, n, k), rest = 0;
     int *need = NEW(int, n + 1), end = n; /* need[u]: least number of groups of units u.. */

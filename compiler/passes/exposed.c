@@ -37,7 +37,7 @@ void exposed_waits(const struct rank *k, const double *start, const double *end,
     }
 }
 
-/* Busy times of the compute lane: from start[i] to end[i]; by then it was busy for sum[i] in all. */
+/* Busy intervals of the compute lane, from start[i] to end[i]; sum[i] is the total busy time up to end[i]. */
 struct computed {
     double *start, *end, *sum;
     int n;

@@ -250,9 +250,9 @@ static void refuse_strangers(const struct costs *costs, const int32_t *place, co
     }
 }
 
-/* Finds whether the source that source() names for job j has this set when j starts; j does not find it at home. *from:
- * the latest fetch there that has been used, or -1: the source's weights at home. A rank has such a fetch from its
- * first use of the set on, whatever it keeps and evicts, so the result depends on the schedule alone. */
+/* Returns whether the source that source() names for job j has this set when j starts. j's rank does not hold it whole.
+ * *from: the latest fetch there that has been used, or -1: the source's weights at home. A rank has such a fetch from
+ * its first use of the set on, whatever it keeps and evicts, so the result depends on the schedule alone. */
 static bool find_source(const struct costs *costs, const int32_t *place, const int32_t *latest, int32_t j,
                         enum which_set which, int32_t *from) {
     int32_t set = set_read(costs, &costs->job[j], which), source = costs->spec->owners.source[j];
@@ -264,8 +264,7 @@ static bool find_source(const struct costs *costs, const int32_t *place, const i
     return whole || *from >= 0;
 }
 
-/* Finds the sources of all fetches, in the order of the schedule, in which fetches begin to be used one after the
- * other. */
+/* Finds the sources of all fetches, in schedule order, that is, in the order of their first uses. */
 static void find_sources(const struct costs *costs, const struct sched *sc, const int32_t *place,
                          struct fetches *fetches) {
     const struct spec *sp = costs->spec;

@@ -1,5 +1,5 @@
-/* Decides which weights a rank keeps if sets have unequal sizes, or memory is too small for the slots: those with which
- * it receives the fewest bytes (residency.c). A turn is a job of the rank, or two that overlap. */
+/* Decides which weights a rank keeps if sets have unequal sizes, or memory is too small for the slots: it keeps the
+ * sets that minimize the bytes received (residency.c). A turn is a job of the rank, or two that overlap. */
 #include "lower.h"
 #include "residency.h"
 #include <limits.h>
@@ -18,7 +18,7 @@ static struct turns turns_of(const struct costs *costs, const struct sched *sc, 
             turns.last[turns.n++] = j;
         int32_t *last = &turns.last[turns.n - 1];
         turns.of_job[j] = turns.n - 1;
-        *last = j > *last ? j : *last; /* of two jobs that end at once, the one that is retired last */
+        *last = j > *last ? j : *last; /* of two jobs that end at once, the one retired last */
     }
     return turns;
 }
@@ -76,7 +76,7 @@ static void take_slots(struct stay *stay, int n, int slots) {
     }
 }
 
-/* Delays arrivals until the weights fit beside the others. */
+/* Delays arrivals until the weights fit together with the others. */
 static void come_within(struct stay *stay, int n, const int64_t *room, int turns, bool late) {
     int64_t *left = NEW(int64_t, turns);
     memcpy(left, room, sizeof *room * (size_t)turns);

@@ -35,6 +35,6 @@ void holes_remove(struct holes *holes, struct block *block);
 /* Returns the smallest hole of at least that size, the first of several, or NULL. O(log n). */
 struct block *holes_best_fit(const struct holes *holes, int64_t size);
 struct ghost *holes_ghost(struct holes *holes, int64_t off, int64_t size, int32_t buf);
-/* Merges the block with its right neighbour, which is spare afterwards. */
+/* Merges the block with its right neighbour, which becomes unused. */
 void holes_absorb(struct holes *holes, struct block *block, struct block *right);
 #endif

@@ -3,8 +3,8 @@
  *
  * Each time is multiplied by 1 + u, with u uniform in [-level, level) and independent of all others. u is a hash of the
  * seed, the run, the repetition of a period, and the instruction's place in the program: so it depends neither on the
- * order of the simulation, nor on the machine. A makespan is a maximum of sums of these times. So with u = 0 on
- * average, its mean is never below the makespan without noise, except by chance. */
+ * order of the simulation, nor on the machine. A makespan is a maximum of sums of these times. Since u averages 0, the
+ * expected makespan is never below the makespan without noise; a sample mean can be, by chance. */
 #include "passes.h"
 #include <math.h>
 #include <stdlib.h>

@@ -6,8 +6,8 @@
  * lane holds, for every other lane, how far that lane must have come by now. Waits are taken newest first, so that each
  * implies as many others as possible.
  *
- * A rank may have a thousand lanes, of which an instruction changes what is known of a few. So a clock is a list of
- * blocks that clocks share until they differ, and two clocks are compared where their blocks do. */
+ * A rank may have a thousand lanes, and one instruction changes what is known about only a few of them. So a clock is a
+ * list of blocks that clocks share until they differ, and two clocks are compared where their blocks do. */
 #include "passes.h"
 #include <assert.h>
 #include <string.h>
@@ -48,7 +48,7 @@ static void need_lane(struct sync *sync, int32_t i) {
         sync->need[lane] = i;
 }
 
-/* Tell whether two pieces of a buffer, as ranges, have bytes in common, and whether a contains all of b. */
+/* overlap returns whether two pieces of a buffer share bytes, covers whether a contains all of b. */
 static bool overlap(const struct arg *a, const struct arg *b) {
     return a->piece * (b->last + 1) < (b->piece + 1) * (a->last + 1) &&
            b->piece * (a->last + 1) < (a->piece + 1) * (b->last + 1);

@@ -229,7 +229,7 @@ static struct flop combine_flop(const struct rt_layer *l) {
     return (struct flop){sums, sums + (double)l->rows * l->in, 0};
 }
 
-/* Returns the FLOP of rope on all of a layer's queries and keys. */
+/* Returns the FLOP of rope on all queries and keys of a layer. */
 static struct flop turning_flop(const struct rt_layer *l) {
     const struct attention_config *a = &l->config.attention;
     double dim = l->in / (a->heads + 2.0 * a->kv_heads);
@@ -238,7 +238,7 @@ static struct flop turning_flop(const struct rt_layer *l) {
 }
 
 /* Counts rows in runs of `length` neighbours, which follow `before` rows of their sequence. A team's member may have
- * two chunks of each sequence, as far from its beginning as from its end: they are as much work as two in the
+ * two chunks of each sequence, as far from its beginning as from its end: these are as much work as two chunks in the
  * middle. */
 static struct flop attention_flop(const struct rt_layer *l) {
     double rows = l->rows, n = rows * l->out, chunks = 2.0 * l->part.members;

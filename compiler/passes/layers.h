@@ -37,8 +37,8 @@ struct flop {
     double f, i, w; /* forward, input gradient, weight gradient */
 };
 
-/* How a team may divide a layer. by_columns: each column by itself. groups: by what the columns stand for, in up to
- * three groups, which a linear layer before it then makes; NULL: it cannot be divided this way. */
+/* How a team may divide a layer. by_columns: each column is independent. groups: divides by what the columns stand for,
+ * in up to three groups, which a linear layer before it then makes; NULL: it cannot be divided this way. */
 struct division {
     bool by_columns;
     void (*groups)(const struct rt_layer *l, int32_t group[3]);
@@ -56,8 +56,8 @@ struct division {
 struct layer_row {
     /* Syntax in scripts */
     const struct field *field; /* ends with a field without a name; NULL: none */
-    bool first;                /* the first layer of every model whose input is tokens, and nowhere else */
-    bool loss;                 /* the last layer of every model, and nowhere else */
+    bool first;                /* must be the first layer if the model's input is tokens, and stands nowhere else */
+    bool loss;                 /* must be the last layer, and stands nowhere else */
     int input;                 /* enum input_kind: the input that the model must have; INPUT_NONE: any */
     const char *because;       /* reason for `input`, for messages */
     int block;                 /* 1: opens a residual block, -1: closes one; scripts write `residual` */

@@ -8,7 +8,7 @@
  *                                written over its input where nothing else needs that
  *   the stage's ends             the operands x, y, dy, dx, unless the stash (or ext) must hold it too
  *   gradients that W needs       ext: dy of every layer with parameters, except the loss's, which the forward made;
- *                                of a route the logits' gradient, which its combine begins
+ *                                for a route, the logits' gradient, which its combine begins
  *   everything else              the workspace, first fit over the layers between its making and its last use
  *
  * The batch, input of the first stage, is SP_NONE: it can be read again and is never kept. If a stage reads the outputs
@@ -138,8 +138,8 @@ static bool in_place(const struct plan *plan, int v) {
     return v > 0 && layer_row_at(plan, last)->loss && plan->root[last] == v && !plan->keep[v];
 }
 
-/* Tell whether value v is used only in an exchange. is_given: layer v gives it to a team, and no other layer reads it.
- * is_got: the layer before received it from the team, and it is read before another exchange's result arrives. */
+/* Return whether value v is used only in an exchange. is_given: layer v gives it to a team, and no other layer reads
+ * it. is_got: the layer before received it from the team, and it is read before another exchange's result arrives. */
 static bool is_given(const struct plan *plan, int v) {
     return v > 0 && v < plan->n && forward_exchange(&plan->l[v]) && !layer_row_at(plan, v)->team.exchanged &&
            plan->end[v] == v;

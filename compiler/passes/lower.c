@@ -49,7 +49,8 @@ struct outputs {
     int32_t buf[NKINDS];
 };
 
-/* Returns whether an act or a grad has no reader, as on the extra members of a larger team before a smaller one. */
+/* Returns whether an act or a grad has no reader. This happens on the extra members of a larger team before a smaller
+ * one. */
 static bool is_unread(const struct build *build, int32_t j, int kind) {
     const struct graph *g = build->g;
     int32_t first = gang_of(build->sp, j);
@@ -158,7 +159,7 @@ static void start_part(struct build *build, int32_t j, int p, int parts, double 
     if (p == 0)
         say_ranges(build, j, parts);
     bool exchanges = stage->nstops[job->d] > 0;
-    if (exchanges) /* else its parts are the parts of the whole's gradient */
+    if (exchanges) /* else its parts come from cutting the whole gradient */
         stage = stage_at(build->costs, job->s, job->b);
     if (exchanges || is_second(build->costs, j))
         give_and_get(build, j, p);
@@ -434,8 +435,8 @@ static struct build *prepare_build(const struct compile *c) {
     return build;
 }
 
-/* Marks the beginning or end of the period. A job that is under way stays in one piece: its remaining parts need only
- * what it and its team have begun with. */
+/* Marks the beginning or end of the period. A running job is not split: its remaining parts need only what it and its
+ * team have begun with. */
 static void mark_period(struct build *build, double t, bool begins) {
     struct program *p = build->p;
     end_parts(build, t, INFINITY);

@@ -8,7 +8,7 @@
 /* set_read, set_added: return the set of weights that a job reads, and the set whose gradient it adds to. These are its
  * stage's own, the table if its layers use it, or what its team shares. -1: the job does not use this set. */
 bool unembeds(const struct costs *costs,
-              int s); /* is it the stage, or a member's, that has the unembedding of a tied model? */
+              int s); /* returns whether stage s, or a member's, has the unembedding of a tied model */
 int32_t set_read(const struct costs *costs, const struct job *j, enum which_set which);
 int32_t set_added(const struct costs *costs, const struct job *j, enum which_set which);
 /* Returns the home that w() names for the set, like job.home. For a table, it is the home of stage 0's forward of the
@@ -64,7 +64,7 @@ struct transfer {
     uint8_t op;           /* OP_ALL_GATHER, OP_BROADCAST or OP_FETCH */
     const int32_t *fetch; /* n fetches, by rank; a relayed one is alone */
     int32_t n, group;
-    int32_t moment; /* moment from which on all have room; later, the moment at which it starts */
+    int32_t moment; /* first the moment from which all have room; then the moment at which it starts */
     int32_t due;    /* moment at which some rank needs the weights */
 };
 struct transfers {
@@ -127,7 +127,7 @@ static inline struct owner *replica(const struct build *build, struct shard shar
 }
 
 /* lower_issue.c */
-int32_t new_buf(struct build *build, int r, struct buf buf, int uses); /* its place is not planned yet */
+int32_t new_buf(struct build *build, int r, struct buf buf, int uses); /* its offset is not planned yet */
 /* Opens a buffer that lives from now to its last use. A stash whose I runs on this rank includes room for what I
  * adds. */
 int32_t open_buf(struct build *build, int r, int kind, int s, int b, int inst, int uses);
@@ -141,8 +141,8 @@ void add_operand(struct build *build, int r, int role, int32_t buf); /* adds to 
 void add_piece(struct build *build, int r, int role, int32_t buf, int piece, int pieces);
 /* Counts a use of buf by the newest instruction, and frees buf if that is the last use. Returns whether it does. */
 bool use_up(struct build *build, int r, int32_t buf);
-/* Ends a use by an instruction, issued at time t, that moves the buffer's bytes. They are free when it has ended; if
- * jobs read them too, at time `read` at the earliest. */
+/* Ends a use by an instruction, issued at time t, that moves the buffer's bytes. The bytes become free when it has
+ * ended, but not before time `read` if jobs read them too. */
 void end_shared_use(struct build *build, double t, double read, int r, int32_t buf);
 static inline void end_use(struct build *build, double t, int r, int32_t buf) { end_shared_use(build, t, t, r, buf); }
 /* Issues a SEND of buf and its RECV. Returns the received buffer, which has `uses` uses. Frees buf at its last use. */
@@ -156,7 +156,7 @@ int intern_group(struct build *build, const int32_t *rank, int n);
 /* lower_offload.c */
 void plan_reloads(struct build *build);
 void offload(struct build *build, int32_t e, const struct job *to,
-             double t); /* moves what travels along edge e to host memory, if it is to be offloaded */
+             double t); /* moves edge e's tensor to host memory, if it is to be offloaded */
 void issue_reloads(struct build *build, int32_t moment, double t);
 bool state_leaves(const struct spec *sp, int set);
 int32_t fetch_state(struct build *build, const struct owner *owner);            /* returns its buffer on the device */

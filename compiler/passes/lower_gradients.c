@@ -2,10 +2,10 @@
  *
  * A rank sums its jobs' contributions to a set in its own parts (lower_parts.c). Once a part, or a piece of it, is
  * complete, it goes to the homes that w() named. With one home it is sent there and added. With a list of homes it is
- * cut into shards. If each member has a part, all members' parts meet in one REDUCE_SCATTER, or piece by piece in a
- * REDUCE to the shard's owner. Otherwise, and from ranks outside the list, each shard is sent to its owner and added
- * there. When all replicas of a shard have their sums, they exchange them as `zero` specifies; then each may update.
- * With zero 2, replicas of a whole set that all have parts are such a list themselves. */
+ * cut into shards. If each member has a part, one REDUCE_SCATTER combines all members' parts, or, piece by piece, a
+ * REDUCE to the shard's owner. Otherwise, and for parts of ranks outside the list, each shard is sent to its owner and
+ * added there. When all replicas of a shard have their sums, they exchange them as `zero` specifies; then each may
+ * update. With zero 2, if all replicas of a whole set have parts, the replicas are treated as such a list. */
 #include "lower.h"
 #include <string.h>
 
@@ -255,7 +255,7 @@ static int32_t issue_meeting(struct build *build, const struct part *part, int o
     return build->sums.part[parts_of_round(build, part)[i]].buf;
 }
 
-/* Reduces all members' parts of a round, which are complete: each member gets the sum of its shard. */
+/* Reduces all members' parts of a round, once they are complete: each member gets the sum of its shard. */
 static void scatter(struct build *build, double t, const struct part *part) {
     int n = homes_at(build, part)->size;
     for (int i = 0; i < n; i++) {
@@ -271,7 +271,8 @@ static void scatter(struct build *build, double t, const struct part *part) {
         own_done(build, t, member(build, part, i), 0);
 }
 
-/* Reduces piece k of all members' parts of a round, which is complete: the owner of its shard gets the sum. */
+/* Reduces piece k of all members' parts of a round, once it is complete in all of them: the owner of its shard gets the
+ * sum. */
 static void reduce_piece(struct build *build, double t, const struct part *part, int k) {
     int each = pieces_of_sum(build, part->set), root = k / each;
     sum_of(build, member(build, part, root));

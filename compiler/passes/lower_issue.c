@@ -161,7 +161,7 @@ void add_piece(struct build *build, int r, int role, int32_t buf, int piece, int
 
 void add_operand(struct build *build, int r, int role, int32_t buf) { add_piece(build, r, role, buf, 0, 1); }
 
-/* Counts a use of buf by the newest instruction, which frees buf if that is the last use. Returns whether it does. */
+/* Counts a use of buf by the newest instruction, which frees buf if this is the last use. Returns whether it does. */
 bool use_up(struct build *build, int r, int32_t buf) {
     struct rank *k = &build->p->rank[r];
     struct caps *caps = &build->rank[r];

@@ -1,4 +1,4 @@
-/* The norm of all gradients, where updates are clipped. Each rank that updates anything needs it before it does.
+/* The norm of all gradients, where updates are clipped. Every rank that updates needs it before its first update.
  *
  * Each rank adds up the squares of the gradients that it updates with (NORM), once they are complete, and the ranks add
  * up their sums (ALL_REDUCE_N). Replicas of a set count once. If all sets have equally many replicas, and no rank has
@@ -7,7 +7,7 @@
  * which updates a piece.
  *
  * With post-validation, all ranks meet before anything else, with the norms of the step before, which they took at its
- * end, after their updates. This includes ranks that update nothing, since all ranks repeat a step if one has to. */
+ * end, after their updates. Ranks that update nothing take part too, because if one rank must repeat a step, all do. */
 #include "lower.h"
 #include <string.h>
 
@@ -38,7 +38,7 @@ static void open_norm(struct build *build, int r) {
 }
 
 /* Issues a rank's NORM. counts: it adds the gradient by which the l-th replica of the shard updates; otherwise it only
- * begins the sum, with nothing. */
+ * starts an empty sum. */
 static void issue_norm(struct build *build, int r, struct shard shard, int l, bool counts) {
     if (build->norms.begun[r] && !counts)
         return;

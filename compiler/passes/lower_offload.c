@@ -1,12 +1,12 @@
 /* Keeps a forward's stash or input, and optimizer state, in host memory while unused.
  *
  * A stash leaves as soon as it exists, on the rank whose backward reads it. It comes back as late as possible without
- * delaying that backward, given the times of its copy and of later copies in the lane: after the last job of its rank
- * that ends by then. The copy depends on nothing else, so its order after that job is kept explicitly (rank.ordered).
- * Otherwise it would come back at once, and nothing would be saved.
+ * delaying that backward, given the times of its copy and of later copies in the lane: its copy starts after the last
+ * job of its rank that ends by then. Nothing else orders the copy, so its place after that job is kept explicitly
+ * (rank.ordered). Otherwise it would come back at once, and nothing would be saved.
  *
- * State comes for its update and leaves again. The first comes while the rank's last job runs; each other one as soon
- * as the update two before it has ended. So at most two are on the device. */
+ * Optimizer state is loaded for its update and leaves again. The first state is loaded while the rank's last job runs,
+ * every other one as soon as the update two before it has ended. So at most two are on the device. */
 #include "lower.h"
 #include <math.h>
 #include <stdlib.h>

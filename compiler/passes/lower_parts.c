@@ -314,8 +314,8 @@ static void divide_sums(struct build *build) {
     }
 }
 
-/* Returns sets to one sum each if their replicas sum in different numbers of rounds and so cannot meet. Returns whether
- * there was any. */
+/* Gives sets one sum each again if their replicas sum in different numbers of rounds and so cannot meet. Returns
+ * whether there was any such set. */
 static bool undivide_sums(struct build *build, const struct lists *lists) {
     bool any = false;
     for (int s = 0; s < build->sets; s++)
@@ -352,8 +352,8 @@ static struct lists find_all_parts(struct build *build, int contributions) {
 /* ---- teams ---- */
 
 /* Checks that parameters that members have whole stay equal bit for bit: all members must add up their gradients in one
- * order. So each part of one member's sum needs the same microbatches as a part of the other's, and the same
- * destination. */
+ * order. So each part of a member's sum must have the same microbatches and the same destination as a part of the first
+ * member's sum. */
 static void check_members(const struct build *build) {
     const struct spec *sp = build->sp;
     int32_t *back = NEW(int32_t, build->sums.nparts + 1); /* per part of a member: the first member's part */

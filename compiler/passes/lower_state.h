@@ -15,7 +15,7 @@ struct reload {
     int32_t due;    /* moment of the reader's start */
 };
 
-/* A rank's sum of a set's gradient, in wgrad, until it is sent: the whole sum, or one round of several. */
+/* A rank's sum of a set's gradient, in wgrad, until it is sent: the whole sum, or one of several rounds. */
 struct part {
     int32_t rank, set, list; /* list: the list of the set's homes that gets it */
     int32_t sum;             /* its gradient: index in build.sums.gradient */
@@ -28,7 +28,7 @@ struct part {
     int32_t *received;       /* per member of the list: the buffer on that member, or -1 */
     bool written;            /* something has been accumulated */
     bool direct;             /* its rank is a home of the whole set, so jobs add to the home's sum instead */
-    int32_t apart; /* 0, or number from 1 of the unembedding's part if its rank also has the sum with the embedding's */
+    int32_t apart; /* number, from 1 on, of an unembedding's part that is kept apart from the embedding's sum; else 0 */
     bool together; /* all members of its list have such a part, so they meet in collectives */
 };
 /* A home of a set: the buffers that it owns, and its sum, of its shard or of the whole set. */

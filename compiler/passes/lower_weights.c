@@ -1,9 +1,9 @@
 /* Sends weights to the ranks that read them.
  *
- * The k-th stays of a set on several ranks travel together if that delays none of them: each rank must have room before
- * the first of them needs the weights. They are gathered if the ranks own the shards, and broadcast if the weights have
- * one home. All others travel one by one, shards too. So do those that a rank relays: it sends its own copy on, which
- * it keeps until then.
+ * The k-th fetches of a set by several ranks travel together if that delays none of them: each rank must have room
+ * before the first one needs the weights. They are gathered if the ranks own the shards, and broadcast if the weights
+ * have one home. All others travel one by one, shards too. So do relayed weights: a rank keeps its own copy until it
+ * has sent it on.
  *
  * A transfer starts as late as possible without delaying any job, given its time and the times of later transfers in
  * its lane, so that its buffer opens no earlier than it must. If a transfer takes no time, because the times of
@@ -33,7 +33,7 @@ struct moments moments_in(const struct build *build) {
     return moments;
 }
 
-struct ranked { /* a fetch, with the key that it shares with those that may travel with it */
+struct ranked { /* a fetch, and the key that it shares with fetches that may travel with it */
     int32_t set, home, relayed, version, inst, rank, fetch;
 };
 
@@ -128,8 +128,8 @@ static double deadline(const struct build *build, const struct moments *moments,
     return f->from >= 0 ? fmin(due, build->sc->end[build->weights.fetches.a[f->from].last]) : due;
 }
 
-/* Chooses moments from the last transfer that is due to the first, since each must leave time for later ones in its
- * lane. A relayed fetch is due before its relays are. */
+/* Chooses moments from the transfer that is due last to the one that is due first, since each must leave time for later
+ * ones in its lane. A relayed fetch is due before its relays are. */
 static void choose_moments(struct build *build, const struct moments *moments) {
     struct transfers *transfers = &build->weights.transfers;
     if (build->choices->prefetch != SOLVED)
@@ -211,9 +211,9 @@ static void add_transfer(struct build *build, const struct moments *moments, int
     transfer->group = intern_group(build, rank, n + 1);
 }
 
-/* Gives each broadcast of a set from one root its own number, which tells them apart in the text. Two can only coincide
- * if they carry different versions. The number is also the readers' buffers', so a new one exceeds all that any rank
- * uses for the set. */
+/* Gives each broadcast of a set from one root its own number, which distinguishes them in the text. Without this, two
+ * broadcasts could share a number if they carry different versions. The readers' buffers have this number too, so a new
+ * one exceeds all numbers that any rank uses for the set. */
 static void number_broadcasts(struct build *build) {
     const struct transfers *transfers = &build->weights.transfers;
     struct fetch *fetch = build->weights.fetches.a;

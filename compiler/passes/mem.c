@@ -132,7 +132,7 @@ static void inherit(struct plan *plan, int32_t x) {
     take_place(plan, x, block, last);
 }
 
-/* Places x, which closes before the heir opens, in the heir's place, if possible; of several places, in the
+/* Places x, which closes before the heir opens, in the heir's place, if possible; if several places fit, in the
  * smallest. */
 static bool borrow(struct plan *plan, int32_t x, int64_t size, const struct block *hole) {
     struct loan *best = NULL;
@@ -148,7 +148,8 @@ static bool borrow(struct plan *plan, int32_t x, int64_t size, const struct bloc
     return true;
 }
 
-/* Handles the place of x, which has closed. Returns whether it has an heir, or another buffer has it already. */
+/* Handles the place of x, which has closed. Returns whether the place has an heir, or already belongs to another
+ * buffer. */
 static bool bequeath(struct plan *plan, int32_t x) {
     if (plan->heirs.passed[x])
         return true;
@@ -360,8 +361,8 @@ static void plan_by_lifetimes(struct plan *plan, double delay) {
     }
 }
 
-/* Plans within the memory, with the least delay that makes it fit, to a thousandth of the step. Returns whether there
- * is any delay. */
+/* Plans within the memory, with the least delay that makes it fit, found to a thousandth of the step. Returns whether
+ * there is any delay. */
 static bool plan_within(struct plan *plan, double memory) {
     const struct rank *k = plan->rank;
     plan_by_lifetimes(plan, 0);

@@ -1,4 +1,4 @@
-/* Refuses a plan that is beyond the memory of a rank's device or host, and says what would make it smaller. */
+/* Refuses a plan that exceeds the memory of a rank's device or host, and says what would make it smaller. */
 #include "passes.h"
 #include <string.h>
 
@@ -30,7 +30,7 @@ static const char *by_parameter(const struct spec *sp, const char *name, const c
     return "";
 }
 
-/* Returns what makes a plan smaller, from the cheapest on: what this compile does not do yet. */
+/* Returns the remedies that this compile does not use yet, cheapest first. */
 static const char *remedies(const struct spec *sp) {
     const struct model *m = sp->model;
     struct text t = {0};

@@ -1,6 +1,6 @@
 /* Bytes of a rank's arena in use, over the timeline. A buffer is in use from the start of the first instruction that
- * uses it to the end of the last one; if nothing frees it, for the whole step. What ends at t leaves before what starts
- * at t is counted. The sum never exceeds the plan, which also includes the gaps between buffers. */
+ * uses it to the end of the last one; if nothing frees it, for the whole step. At time t, ending buffers are subtracted
+ * before starting ones are added. The sum never exceeds the plan, which also includes the gaps between buffers. */
 #include "passes.h"
 #include <math.h>
 #include <stdlib.h>

@@ -49,8 +49,8 @@ struct program *lower(const struct compile *c);
 
 /* mem.c: needs lower; gives every buffer an offset and every rank its arena. Bytes are reused as soon as the schedule
  * permits; with choices.life, only once they are free by these times too. If the cluster lacks the memory for that,
- * they are reused as little earlier as fits, or as the schedule permits, and it returns true. Dies beyond the cluster's
- * memory, unless choices.any_memory permits it. */
+ * reuses them earlier, by the smallest time that makes the plan fit, but not before the schedule permits, and returns
+ * true. Dies if the plan exceeds the cluster's memory, unless choices.any_memory permits it. */
 bool mem_plan(const struct compile *c);
 /* Returns the bytes of an arena that a buffer occupies. Even an empty one (a stage without weights) gets a place of its
  * own. */
@@ -86,8 +86,8 @@ struct jitter *jitter_make(const struct compile *c, double level, uint64_t seed,
 /* Returns the timeline of unroll_program(c->program, copies), whose repetitions it simulates one by one. */
 struct timeline *sim_unrolled(const struct compile *c, int copies);
 /* unroll.c: needs mem; gives the program with its period written out `copies` times, one after the other, with the
- * microbatches, updates and versions of each. If nothing repeats, the whole step is written out. The result serves to
- * draw timelines: its memory is not planned, and steps of a flush schedule use the same names. */
+ * microbatches, updates and versions of each. If nothing repeats, the whole step is written out. The result is only for
+ * drawing timelines: its memory is not planned, and steps of a flush schedule use the same names. */
 struct program *unroll_program(const struct program *p, int copies);
 /* Returns the times at which the lanes of rank r join around what repeats: [joins_of(p)]. */
 double *join_times(const struct program *p, const struct timeline *tl, int r);
@@ -98,12 +98,12 @@ struct update_times {
     double *at, step;
 };
 struct update_times update_times(const struct program *p, const struct timeline *tl);
-/* Returns how long before its end an ALL_REDUCE x of rank k, which takes `took`, lets the next communication be
- * launched, with --reduce ordered. Its pieces are scattered and gathered, each by a launch, and the last launch is half
- * a piece before the end. */
+/* Returns how long before its end rank k's ALL_REDUCE x, which takes `took`, lets the next communication launch under
+ * --reduce ordered. Its pieces are scattered and gathered, each by a launch, and the last launch is half a piece before
+ * the end. */
 double reduction_tail(const struct rank *k, const struct instr *x, double took);
 
-/* promises.c: asserts the promises to later passes of the pass that has just given `gives` (compile.h). */
+/* promises.c: asserts what the pass that has just produced `gives` (compile.h) promises to later passes. */
 void passes_promise(const struct compile *c, int gives);
 
 /* report.c: needs the timeline; gives the reported figures. */
@@ -120,8 +120,8 @@ enum {
     NHELD
 };
 extern const char *const held_name[NHELD];
-/* exposed.c: times for which the compute lane waits, and for which what it waits for moves while it computes, by the
- * kind of tensor. */
+/* exposed.c: times for which the compute lane waits, and hidden times, in which a tensor moves while the lane computes,
+ * by kind of tensor. */
 enum {
     EXPOSED_ACTIVATIONS,
     EXPOSED_GRADIENTS,
@@ -145,7 +145,7 @@ struct rank_report {
     int64_t held[NHELD]; /* peak_bytes by content, when most bytes are in use; HELD_GAPS includes tokens and padding */
     int activations_received, gradients_received, weights_received, reductions_received, stages_stored;
     int gathers, reductions; /* collectives that the rank takes part in, and gathers shard by shard; */
-    int gathers_apart;       /* number of the latter, whose members need the weights at different times */
+    int gathers_apart;       /* number of gathers shard by shard, because members need the weights at different times */
     int64_t bytes_received, bytes_sent;
     int64_t host_bytes;                /* size of the arena in host memory */
     int64_t offloaded, reloaded;       /* bytes copied to host memory, and back */
@@ -171,10 +171,10 @@ struct report {
     } mix;
     struct {
         double lower, work, path, memory; /* lower is the largest of the other three */
-        double links; /* share of the critical path that is no job: messages, collectives and latencies */
+        double links; /* share of the critical path outside jobs: messages, collectives and latencies */
     } bound;
     double gap;           /* makespan / bound.lower - 1 */
-    double closed_bubble; /* bubble that the script declares; NAN: none, or for other costs than these */
+    double closed_bubble; /* bubble that the script declares; NAN: none, or it holds for other costs */
     /* Activations x time, in the program as written out: room, what ranks could hold, by their caps, or else their
      * peaks; held, what they hold; and needed, what they would hold if no activation waited. */
     struct {

@@ -1,5 +1,5 @@
 /* Asserts what each pass promises to later passes, where it hands its work over. verify makes the proof; these
- * assertions catch a pass's fault as it leaves the pass, and name the broken promise. */
+ * assertions catch a fault where the pass makes it, and name the broken promise. */
 #include "cost.h"
 #include "passes.h"
 #include <assert.h>
@@ -89,7 +89,7 @@ static void promise_sched(const struct costs *costs, const struct graph *graph, 
 }
 
 /* Returns the stride between the ranks whose streams are checked: 1 in a small program, more in a large one, whose
- * ranks are much alike. So a check costs less than a hundredth of what it checks. */
+ * ranks are much alike. So a check costs less than a hundredth of the pass that it checks. */
 static int stride_of(const struct program *p) {
     enum { ENOUGH = 1 << 12 }; /* instructions */
     int64_t all = 0;

@@ -9,11 +9,11 @@
  *                progress; jobs that overlap count in full.
  * peak           the most activations alive at once. (s,b) is alive from the start of its F to the end of its B, or of
  *                its W when the backward is split, on the rank of its F; when its backward runs on another rank, there
- *                from the end of F on. What ends at t leaves before what starts at t is counted. A job that takes no
- *                time starts and ends at t, in this order: what it starts is alive in between.
+ *                from the end of F on. At time t, ending activations leave before starting ones are counted. A job that
+ *                takes no time starts and ends at t, in this order: the activation it starts is alive in between.
  * memory_held    sum of the times that the activations are alive
  * period         the time from one repetition to the next (sim_steady), and the bubble in it
- * staleness      the most updates by earlier microbatches that a job's weights lack */
+ * staleness      the largest number of earlier microbatches' updates that a job's weights are behind */
 #include "passes.h"
 #include <assert.h>
 #include <limits.h>
@@ -148,7 +148,7 @@ static void count_gather(struct rank_report *out, const struct arg *a) {
     out->gathers_apart += a->last && a->piece == 0;
 }
 
-/* Counts a message. Weights whose shards come one by one count as gathered, once, with the first shard, even if the
+/* Counts a message. Weights whose shards come one by one count as one gather, counted at the first shard, even if the
  * rank owns it. */
 static void count_message(const struct program *p, int r, const struct instr *in, struct rank_report *out) {
     const struct rank *k = &p->rank[r];
@@ -248,7 +248,7 @@ static void count_job(const struct costs *costs, int r, const struct instr *in, 
     int32_t j = job_at(costs->spec, in->stage, in->batch, in->op);
     bool second = costs->job[j].pair && partner_of(costs->spec, j) < 0;
     bool counted = second || in->part < in->last;        /* with the first of a pair, or the last of its parts */
-    out->busy += counted ? 0 : computing_time(costs, j); /* beside a late start, end - start could be 0 by rounding */
+    out->busy += counted ? 0 : computing_time(costs, j); /* late in a step, end - start could round to 0 */
     *progress += in->op == OP_R || in->part < in->last ? 0 : costs->computes[j];
 }
 

@@ -3,9 +3,9 @@
  *
  * If parts of stays may be chosen, this is a flow. Free room flows over each turn to the next; a stay takes a part of
  * the flow past the turns between its uses. Stays are added by their ends, each along the cheapest path back that makes
- * room for it, by removing stays that it replaces. The prices of turns, the dual of the flow, tell what a stay must be
+ * room for it, by removing stays that it replaces. The prices of turns, the dual of the flow, are what a stay must be
  * worth. If all stays have one size, the flow consists of whole stays. Otherwise the prices bound a depth-first search:
- * what a decision loses against them, no later one can recover. */
+ * no later decision can recover what one loses against them. */
 #include "residency.h"
 #include "base/heap.h"
 #include <math.h>

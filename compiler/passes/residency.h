@@ -21,7 +21,7 @@ struct residency {
     int64_t received, bound; /* bytes received, and a proven lower bound on them; equal: received is optimal */
 };
 
-/* Solves a problem. Sets in use must be there, whether they fit or not; nothing is kept beside sets that do not fit.
+/* Solves a problem. Sets in use must be present, whether they fit or not; if they do not fit, nothing else is kept.
  *
  * The result is optimal if the limit counts sets, or is in bytes and all sets have one size: a flow of minimal cost
  * (Arkin & Silverberg 1987, "Scheduling jobs with fixed start and end times"). With a limit in bytes and unequal sizes,

@@ -1,6 +1,6 @@
 /* Lowers a program to the runtime's form, struct rt_program. Instructions refer to buffers by address, and to the
- * instructions they wait for by names. Names are numbers that follow from what the instructions are, not from their
- * places, so that a moved instruction keeps its name. */
+ * instructions they wait for by names. Names are numbers derived from an instruction's content, not from its position,
+ * so that a moved instruction keeps its name. */
 #include "runtime_program.h"
 #include <assert.h>
 #include <string.h>

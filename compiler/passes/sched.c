@@ -1,5 +1,5 @@
 /* Decides when each job runs: an event-driven list scheduler, O(n log n). schedules/language.md, "How jobs are
- * scheduled", states the rules, also for jobs that end in the instant in which they start.
+ * scheduled", states the rules, including those for jobs that end in the instant they start.
  *
  * Each rank has two heaps of ready jobs, ordered by n and its ties: forwards, which must wait for room under the cap,
  * and the rest. A strict rank has its sequence, and uses the heaps only for jobs that fill: they run when the next job
@@ -61,7 +61,7 @@ static void make_ready(struct sched_state *state, int32_t j) {
     }
 }
 
-/* Notes that one of the things that job j waits for has ended at t, and arrives at `at`. */
+/* Notes that something job j waits for ended at t and arrives at `at`. */
 static void arrive(struct sched_state *state, int32_t j, double t, double at) {
     if (at > state->ready_at[j])
         state->ready_at[j] = at;
@@ -156,7 +156,7 @@ static bool turn_of(const struct sched_state *state, int32_t j) {
 struct choice sched_choose(const struct sched_state *state, int rank) {
     struct ready *f = &state->fwd[rank], *r = &state->rest[rank];
     const struct choice none = {-1, NULL}, other = {r->n > 0 ? state->by_pos[r->a[0]] : -1, r};
-    if (r->n > 0 && state->c->costs->job[other.j].prio == -INFINITY) /* an update that n says nothing of */
+    if (r->n > 0 && state->c->costs->job[other.j].prio == -INFINITY) /* an update for which n gives no priority */
         return other;
     int32_t next = state->sp->strict ? state->seq_next[rank] : 0;
     if (state->sp->strict && next < state->seq_at[rank + 1] && turn_of(state, state->seq[next]))

@@ -11,7 +11,7 @@
  * has been launched, even if the other side of the previous one has not come. LAUNCH_SERIAL follows the rule of older
  * drivers, where the previous one has to end.
  *
- * Where a period repeats, and from step to step, a rank goes on when all its lanes have come to the end. So the next
+ * Where a period repeats, and from step to step, a rank continues when all its lanes have reached the end. So the next
  * repetition depends only on the times of these joins, rank by rank. Once a repetition delays all of them equally, all
  * later ones do. With noise no two repetitions are alike, and all of them are run.
  *

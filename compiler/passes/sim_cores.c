@@ -5,16 +5,15 @@
  * use, and else 1. So all running jobs progress equally, and one clock measures the work that each has done since a
  * common moment (the virtual time of fair queueing: Parekh & Gallager 1993). A job ends when this clock has advanced by
  * its work, whatever the rate was meanwhile. A heap has the ends on that clock, another the ends of messages in
- * seconds: n log n in all. A rank that waits blocks and uses no core. Messages and copies to host memory use links, not
+ * seconds: n log n in all. A waiting rank blocks and uses no core. Messages and copies to host memory use links, not
  * cores.
  *
  * With machine.serial, a rank is one thread that does all of its work, like the replay on a CPU
- * (runtime/device/replay.c): of what can start, it takes what was issued first. The side of a message that comes last
- * moves it, on its own core.
+ * (runtime/device/replay.c): of the instructions that can start, it takes the one issued first. The side that comes
+ * last to a message moves its bytes, on its own core.
  *
- * How long a job takes depends on the other ranks, so a walk in the global order (sim.c) cannot tell it. Here time
- * advances from event to event. An instruction starts when the last of those that it follows has ended. What it follows
- * is what it waits for in sim.c. */
+ * A job's duration depends on the other ranks, so a walk in the global order (sim.c) cannot compute it. Here time
+ * advances from event to event. An instruction starts when everything that it would wait for in sim.c has ended. */
 #include "base/heap.h"
 #include "sim.h"
 #include <assert.h>
@@ -29,10 +28,10 @@ struct place {
  * is free again. */
 struct follows {
     int32_t *at, *next;
-    int32_t *need; /* per instruction: how many of its section it follows */
+    int32_t *need; /* per instruction: number of instructions of its section that it follows */
 };
 
-enum event { FREES, ENDS }; /* a lane is free; an instruction has ended */
+enum event { FREES, ENDS }; /* a lane becomes free; an instruction ends */
 struct due {
     double t;
     int64_t nth; /* breaks ties */
@@ -56,7 +55,7 @@ struct shared {
     struct sim sim; /* for the durations */
     const struct program *p;
     struct follows *follows;
-    int32_t **need;   /* per instruction: how many that it follows have not ended in this pass */
+    int32_t **need;   /* per instruction: number of instructions that it follows and that have not ended in this pass */
     int32_t *left;    /* per rank: instructions of the pass that have not ended */
     int64_t *pass;    /* per rank */
     int32_t *came;    /* per message: sides that are ready */
@@ -368,7 +367,7 @@ static void finish_work(struct shared *s) {
     struct due due = dues_pop(&s->running);
     struct place pair[2] = {due.place, {due.place.rank, due.place.i + 1}};
     int32_t msg = s->p->rank[due.place.rank].ins[due.place.i].msg;
-    s->work = s->running.n > 0 ? fmax(due.t, s->work) : 0; /* an idle moment starts the clock anew: it stays precise */
+    s->work = s->running.n > 0 ? fmax(due.t, s->work) : 0; /* resets the clock when idle, to stay precise */
     if (s->thread)
         s->thread[due.place.rank].busy = false;
     if (msg >= 0)
@@ -439,7 +438,7 @@ void run_shared(const struct shared_run *run) {
 
 /* ---- repetition and noise ---- */
 
-/* Returns the end of a step, of whose repetitions some are skipped once they settle. */
+/* Returns the end of a step, skipping repetitions once they settle. */
 static double whole_step(const struct compile *c, const struct followed *all) {
     int64_t repeats = c->program->repeats, skipped = 0;
     if (repeats > all->n)

@@ -275,9 +275,9 @@ static void attend(struct splitting *split, const struct rt_layer *whole) {
         attend_by_heads(split, whole);
 }
 
-/* Returns the layer from which on a stage is whole. That is a layer split by columns whose rows are in a later stage,
- * if a team of another size computes that stage or one in between. Stages with teams of this size have the next layers,
- * up to reach. */
+/* Returns the first layer from which a stage is not divided. That is a layer split by columns whose rows are in a later
+ * stage, if a team of another size computes that stage or one in between. Stages with teams of this size have the next
+ * layers, up to reach. */
 static const struct rt_layer *first_undivided(const struct model *m, const struct rt_layer *whole, int n, int reach) {
     const struct rt_layer *from = whole + n;
     for (const struct rt_layer *l = whole; l < whole + n; l++) {

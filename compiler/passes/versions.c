@@ -83,7 +83,7 @@ struct versions versions_begin(const struct costs *costs, int32_t *version, int3
     return all;
 }
 
-/* Returns the newest version of a set that a job starting at t can have; on a rank other than the home, the newest that
+/* Returns the newest version of a set that a job starting at t can read; on a rank other than the home, the newest that
  * has arrived. */
 static int32_t latest_of(const struct versions *v, int32_t j, int set, double t) {
     const struct spec *sp = v->sp;

@@ -25,10 +25,10 @@ struct versions {
     int32_t *waiting, *next;
 };
 
-/* Begins. Per job: version is filled in as jobs start; to missing are added the updates that a job waits for, once
- * known, and what an update waits for; ready_at is delayed by versions that are still on their way. */
+/* Begins. The arrays are per job. Fills in version as jobs start. Adds to missing the updates that a job waits for,
+ * once known, and what an update waits for. Delays ready_at by versions still on their way. */
 struct versions versions_begin(const struct costs *costs, int32_t *version, int32_t *missing, double *ready_at);
-/* Starts job j at t, or a team's job whose first member's is j: sets its version and those that depend on it. */
+/* Starts job j at t, or the team whose first member's job is j: sets its version and the versions that depend on it. */
 void versions_read(struct versions *v, int32_t j, double t);
 /* Ends update j at t. Returns the first entry of the list that waited for it. */
 int32_t versions_update(struct versions *v, int32_t j, double t);

@@ -1,8 +1,7 @@
-/* Chooses how much of the travelling weights each rank keeps if the cluster's memory limits that.
- *
- * choices.slots is the upper bound. If memory is too small for it, a bisection finds the slots that fit. Beyond these a
- * rank may keep whatever fits beside its other tensors, so the number of sets may vary over time. Trials find the space
- * lost to gaps between tensors, which is subtracted from the room. */
+/* Chooses how many fetched weights each rank keeps if the cluster's memory limits it. choices.slots is the upper bound.
+ * If memory is too small for it, a bisection finds the slots that fit. Beyond these a rank may keep whatever fits
+ * beside its other tensors, so the number of sets may vary over time. Trials find the space lost to gaps between
+ * tensors, which is subtracted from the room. */
 #include "passes/lower.h"
 #include "plan.h"
 #include <math.h>
@@ -50,8 +49,8 @@ static int most_slots(const struct compile *c, int r) {
     return c->choices.slots[r] < c->spec->stages + 1 ? c->choices.slots[r] : c->spec->stages + 1;
 }
 
-/* Returns per rank the most slots with which it fits into memory; 0 if no number fits. c: the compile with all
- * slots. */
+/* Returns, per rank, the largest number of slots with which it fits into memory; 0 if no number fits. c: the compile
+ * with all slots. */
 static int *slots_that_fit(const struct compile *c) {
     const struct spec *sp = c->spec;
     int *slots = NEW(int, sp->workers), *least = NEW(int, sp->workers), *most = NEW(int, sp->workers);
@@ -93,7 +92,7 @@ static struct compile fit_slots(struct compile *c, int *slots) {
         with.choices.slots = slots;
         find_fits(&with, fits);
         for (int r = 0; r < workers; r++)
-            none |= !fits[r] && slots[r] == 0; /* gathers for other ranks' sake reach it too early */
+            none |= !fits[r] && slots[r] == 0; /* gathers that other ranks need come too early for it */
         for (int r = 0; r < workers; r++)
             if ((!fits[r] || none) && slots[r] > 0) {
                 slots[r] = none ? slots[r] / 2 : slots[r] - 1;
@@ -222,8 +221,7 @@ static bool fit_room(struct compile *c, const struct fit *fit, int64_t *bound, s
             return true;
         }
         scratch_end(scratch);
-        if (!changed) /* weights that travel together arrive elsewhere at other times, so a rank without room may not
-                       * fit */
+        if (!changed) /* joint transfers now arrive at other times, so a rank without a room limit may not fit */
             return false;
     }
     return false;
@@ -249,7 +247,7 @@ static const char *slots_text(const int *slots, int workers) {
 void search_room(struct compile *c) {
     compile_until(c, STREAMS);
     if (c->choices.prefetch != SOLVED || c->spec->updates.every || !fetches_weights(c->program))
-        return; /* with updates as jobs, versions leave little to choose */
+        return; /* if updates are jobs, versions leave little to choose */
     int workers = c->spec->workers;
     bool fewer = false;
     struct fit *fit = NEW(struct fit, 1);

@@ -1,9 +1,9 @@
 /* offload = "auto": chooses the stashes that leave the device, so that each rank's plan fits into the cluster's memory.
  *
  * The program is lowered with all of them offloaded. Then each rank walks through its buffers in the order in which the
- * plan opens and closes them, as if the movable ones had stayed. When they exceed the rank's target, the stash worth
- * most from then on leaves: bytes times the time until it must be back. A real plan also has gaps, so a bisection finds
- * the largest target whose plan fits.
+ * plan opens and closes them, as if the movable ones had stayed. When they exceed the rank's target, the stash with the
+ * largest value from then on leaves; a stash's value is its bytes times the time until it must be back. A real plan
+ * also has gaps, so a bisection finds the largest target whose plan fits.
  *
  * The choice is greedy, not optimal: which few stashes suffice depends on their overlaps, as in bin packing. Among
  * stashes of one size, the one needed last leaves, which is Belady's rule. */

@@ -2,9 +2,9 @@
  * epilogue (repetition.c).
  *
  * The script runs with more and more microbatches until its schedule repeats itself, then with as many as the program
- * needs. A period must be so long that no tensor outlives it, because each repetition reuses the tensor's place. And
- * the step's end must be far enough to change nothing in the period, since the next uses of fetched weights decide what
- * is kept. */
+ * needs. A period must be so long that no tensor outlives it, because each repetition reuses the tensor's place. The
+ * step's end must also be far enough away that it does not affect the period, since the next uses of fetched weights
+ * decide what is kept. */
 #include "passes/period.h"
 #include "plan.h"
 #include "repetition.h"
@@ -16,7 +16,7 @@ enum {
     MOST_TRIED = 8 * MOST_JOBS /* over all programs tried */
 };
 
-/* Returns the compile of that many microbatches. */
+/* Returns a compile with `most` microbatches written out. */
 static struct compile of_microbatches(const struct compile *c, int most) {
     struct compile with = compile_vary(c, SPEC);
     with.args.most = most;
@@ -28,7 +28,7 @@ static bool may_look_further(const struct compile *c) {
     return c->spec->batches < c->spec->updates.step && c->spec->njobs <= MOST_JOBS / 2;
 }
 
-/* Writes the whole step out, as no part of it is known to repeat. Dies if the step is too long for that. */
+/* Writes the whole step out, because no part of it is known to repeat. Dies if the step is too long for that. */
 static void write_all_out(struct compile *c, const char *why) {
     if ((double)c->spec->njobs / c->spec->batches * (double)c->spec->updates.step > MOST_JOBS)
         die("%s: %s, and all %lld of a step are too many jobs to write out: give a rank that runs further and further "
@@ -79,9 +79,9 @@ static const struct costs *ask(const struct compile *c, int microbatches, int la
     return with.costs;
 }
 
-/* Returns whether the scripts give the same answers for later repetitions: the last one with all that follows it, and
- * some before. No function needs to be periodic over all microbatches: a schedule may begin with a synchronous part,
- * say. */
+/* Returns whether the scripts give the same answers for later repetitions: the last repetition with everything after
+ * it, and some earlier ones. No function needs to be periodic over all microbatches: a schedule may begin with a
+ * synchronous part, say. */
 static bool goes_on(const struct compile *c, int first, int shortest) {
     int64_t step = c->spec->updates.step, least = first + least_period(c->costs, c->sched, first, shortest) + 1;
     int64_t asked = least + ((step - least) % shortest + shortest) % shortest; /* a program has at least this many */

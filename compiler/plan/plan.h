@@ -44,8 +44,8 @@ void tried_put(struct text *out, const struct compile *c);
 
 void search_periods(struct compile *c);  /* how much of a step to write out, if its updates are jobs */
 void search_offloads(struct compile *c); /* which stashes leave the device, if the script says "auto" */
-void search_room(struct compile *c);     /* fit.c: how many of the travelling weights to keep */
-void search_prefetch(struct compile *c); /* when travelling weights arrive; needs search_room */
+void search_room(struct compile *c);     /* fit.c: how many fetched weights to keep */
+void search_prefetch(struct compile *c); /* when fetched weights arrive; needs search_room */
 void search_spare(struct compile *c);    /* when to reuse bytes; also leaves the offsets */
 
 /* prefetch.c: returns a variation with a fixed prefetch, without the choices of fit.c. */
@@ -56,7 +56,7 @@ struct fit {
     int *slots;               /* per rank: number of slots that fits */
     const int64_t *bound;     /* per rank: bytes of weights that any plan for this memory receives */
     struct compile *by_slots; /* keeps that number of sets at a time */
-    struct compile *by_room;  /* keeps what there is room for; NULL: no better */
+    struct compile *by_room;  /* keeps as many bytes of sets as fit; NULL: not better than by_slots */
 };
 /* Makes the plan with the least memory that the schedule permits, even beyond the cluster's. Returns whether it
  * fits. */

@@ -2,8 +2,8 @@
  *
  * Belady's rule gives the fewest transfers, but a slot that is kept cannot receive the next weights meanwhile. So with
  * a cluster, plans with a fixed prefetch are compiled and simulated too. If links take time, the fastest plan that fits
- * into memory and into every rank's slots becomes the program; among equally fast ones, the one that keeps the most.
- * The costs of fixed prefetches are reported per rank. */
+ * into memory and into every rank's slots becomes the program. Ties go to the plan that keeps the most. The costs of
+ * fixed prefetches are reported per rank. */
 #include "passes/lower.h"
 #include "plan.h"
 #include <math.h>
@@ -19,7 +19,7 @@ static bool links_take_time(const struct spec *sp) {
     return false;
 }
 
-/* Returns whether each rank has the slots that a plan takes: one ahead takes two. */
+/* Returns whether each rank has the slots that a plan needs: prefetching one ahead needs two. */
 static bool have_slots(const struct compile *c, enum plan plan) {
     for (int r = 0; r < c->spec->workers; r++)
         if (plan >= AHEAD_1 && c->fit->slots[r] < (plan == AHEAD_1 ? 2 : 3))
@@ -41,8 +41,8 @@ static struct compile with_plan(const struct compile *c, enum plan plan) {
     return vary_prefetch(c, plan == AHEAD_1 ? ONE_AHEAD : TWO_AHEAD);
 }
 
-/* Compiles as far as the times and returns the makespan. Returns INFINITY if the program exceeds the memory even with
- * bytes reused as early as possible. ahead: if not NULL, receives each rank's memory and waiting time. */
+/* Compiles until the times are known, and returns the makespan. Returns INFINITY if the program exceeds the memory even
+ * with bytes reused as early as possible. ahead: if not NULL, receives each rank's memory and waiting time. */
 static double time_plan(struct compile *with, struct ahead *ahead) {
     compile_until(with, STREAMS);
     struct scratch scratch = scratch_begin();

@@ -49,14 +49,14 @@ static bool same_moment(const struct search *search, int32_t x, int32_t y, int n
     int32_t forward = a->d == OP_U ? -1 : job_at(sp, a->s, a->b, OP_F),
             on = a->d != OP_U && has_version(search->costs, a->s) ? n / sp->updates.every[a->s] : 0;
     if (forward >= 0 && sc->version[job_at(sp, b->s, b->b, OP_F)] != sc->version[forward] + on)
-        return false; /* what it keeps for its backward has that version */
+        return false; /* what it keeps for its backward is named by that version */
     if (forward >= 0 && a->d != OP_W && sc->version[j] != sc->version[i] + on)
         return false;
     return fabs(time_at(sc, y) - time_at(sc, x) - apart) <= 1e-9 * period;
 }
 
-/* Returns whether n microbatches from b on are a period, that is, whether the n after them repeat them, as long as the
- * schedule goes on undisturbed. */
+/* Returns whether the n microbatches from b on are a period, that is, whether the next n repeat them, up to where the
+ * schedule's end disturbs it. */
 static bool repeats_from(const struct search *search, int b, int n) {
     const struct sched *sc = search->sc;
     if (b + 2 * n >= search->costs->spec->batches)
@@ -113,7 +113,7 @@ bool find_period(const struct costs *costs, const struct sched *sc, int *first, 
 }
 
 /* Returns a length such that most jobs and updates of a microbatch last less than one period. A period must have at
- * least this many microbatches, or some tensor would live from before its begin until after its end. */
+ * least this many microbatches, or some tensor would live from before its beginning until after its end. */
 int least_period(const struct costs *costs, const struct sched *sc, int first, int length) {
     const struct spec *sp = costs->spec;
     struct search search = begin_search(costs, sc);
@@ -200,7 +200,7 @@ static bool same_job(const struct costs *costs, const struct costs *other, int32
 }
 
 /* Returns whether the later job would run before the one at its place here. In a strict order it does if its n is
- * smaller; in a greedy one it must also be a forward, which can be ready long before. */
+ * smaller. In a greedy order it must also be a forward, since a forward can be ready long before. */
 static bool runs_earlier(const struct costs *costs, const struct costs *later, int32_t j) {
     return (costs->spec->strict || costs->job[j].d == OP_F) && compare_n(&later->job[j], &costs->job[j]) < 0;
 }

@@ -1,15 +1,14 @@
-/* The memory plan if there is memory to spare.
- *
- * If a message still occupies the bytes that the next tensor needs, that tensor's instruction waits. So the program is
- * simulated as if no bytes were reused. A plan that reuses bytes only after their last access has ended by these times
- * adds no waits, so the program keeps the times.
+/* Plans memory when there is some to spare. If a message still occupies the bytes that the next tensor needs, that
+ * tensor's instruction waits. To avoid such waits, the program is first simulated as if no bytes were reused. A plan
+ * that reuses bytes only after their last access has ended by these times adds no waits, so the program keeps the
+ * times.
  *
  * In that simulation only fetched weights reuse bytes, as in the plan by the schedule alone. They depend on no data,
  * and would otherwise all arrive at once, as early as their lanes permit.
  *
- * If the cluster's memory is too small for that on some ranks, mem.c reuses bytes there somewhat earlier, which changes
- * other ranks' times too. If the program is then slower than with the plan by the schedule alone on all ranks, the plan
- * is dropped. */
+ * If some ranks lack the memory for that, mem.c reuses bytes there somewhat earlier, which changes other ranks' times
+ * too. If the program then becomes slower than with the plan by the schedule alone on all ranks, this plan is
+ * dropped. */
 #include "plan.h"
 #include <math.h>
 
@@ -19,8 +18,8 @@ static const double ROUNDING = 1e-12;
 static const char *const once_free = "reuse bytes once they are free, by the predicted times";
 static const char *const by_schedule = "reuse bytes as soon as the schedule permits";
 
-/* Drops all reuse of bytes except by fetched weights. These keep the bytes of other weights, if they reuse any, else
- * all. */
+/* Drops all reuse of bytes except by fetched weights. Fetched weights that take over other weights' bytes keep only
+ * that reuse; the rest keep all of theirs. */
 static void keep_slots(struct rank *k) {
     int32_t n = 0;
     for (int b = 0; b < k->nbufs; b++) {
@@ -49,7 +48,7 @@ static void take_lifetimes(const struct compile *c, int r, struct lifetime *life
         life[b] = (struct lifetime){INFINITY, 0};
     for (int32_t i = k->nins - 1; i >= 0; i--) {
         double from = holds_from(c, r, i, &k->ins[i]), to = c->timeline->end[r][i] - ROUNDING * c->timeline->makespan;
-        if (c->choices.launch != LAUNCH_LANE && k->ins[i].msg >= 0) /* one that waits for bytes delays later ones */
+        if (c->choices.launch != LAUNCH_LANE && k->ins[i].msg >= 0) /* a waiting one delays later ones */
             from = next = fmin(next, from);
         for (uint32_t a = k->ins[i].arg; a < k->ins[i].arg + k->ins[i].narg; a++) {
             struct lifetime *at = &life[k->arg[a].buf];

@@ -1,5 +1,5 @@
-/* The record of variations. Each points at the one before it. So if a search drops a variation of a compile, the record
- * of its own trials goes with it, and its memory may be freed. */
+/* The record of variations. Each points to the one before it. So when a search drops a variation of a compile, the
+ * record of that variation's own trials is dropped with it, and its memory may be freed. */
 #include "plan.h"
 #include <math.h>
 #include <string.h>

@@ -3,13 +3,13 @@
  *
  *   script.c            this: files and -D settings in, struct spec out; a PyTorch CSV is a script too
  *   script_sandbox.c    limits on what a script can do: instructions, memory
- *   script_library.c    library functions that charge as they run;  script_pattern.c, those with patterns
+ *   script_library.c    library functions that charge as they run;  script_pattern.c: those with patterns
  *   script_globals.c    names that it can use
  *   script_error.c      messages with the script's line
  *   script_fields.c     tables and parameters
  *   script_schedule.c   schedule { … } to jobs, with script_preds.c and more for its fields
  *   script_updates.c    updates and versions
- *   script_model.c      model { … };  script_costs.c, a model of costs;  script_cluster.c, cluster { … } */
+ *   script_model.c      model { … };  script_costs.c: a model of costs;  script_cluster.c: cluster { … } */
 #include "formats/formats.h"
 #include "base/read_file.h"
 #include "script.h"
@@ -109,7 +109,7 @@ const char *script_name(const char *path) {
     return strcmp(name, "-") ? name : "stdin";
 }
 
-/* Dies if the schedule's cost() counts units beside a model that counts FLOP, since sums of both mean nothing. */
+/* Dies if the schedule's cost() counts units while the model counts FLOP, since sums of both mean nothing. */
 static void check_cost_unit(const struct spec *sp) {
     for (int j = 0; j < sp->njobs; j++)
         if (sp->model && !is_costs(sp) && sp->machine.flops == 0 && !sp->machine.took && !isnan(sp->job[j].cost))

@@ -95,8 +95,8 @@ int push_slice(struct script *script, int b);
 void enter(lua_State *L, const char *function);
 void spend(lua_State *L, int64_t instructions);
 int64_t cost_of_frames(lua_State *L);           /* returns the cost of unwinding to here, in instructions */
-bool script_ended(const struct script *script); /* returns whether a limit or an error has ended it, even if the running
-                                                 * code has not noticed yet */
+bool script_ended(const struct script *script); /* returns whether a limit or an error has ended it; code may still
+                                                 * run */
 
 /* script_library.c, script_pattern.c: library functions that charge instructions as they run, or before. */
 void count_libraries(lua_State *L);

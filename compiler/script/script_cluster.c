@@ -131,8 +131,8 @@ static double *costs(struct script *script, const struct table *table, int stage
     return cost;
 }
 
-/* Checks that link and job times have the same unit, so that their sums mean something. Link times are in seconds,
- * unless there are neither a model nor flops: then all times are in the undefined unit of cost. */
+/* Checks that link and job times have the same unit, so that they can be added. Link times are in seconds, unless there
+ * are neither a model nor flops: then all times are in the undefined unit of cost. */
 static void check_units(struct script *script, const struct table *table, const struct spec *sp) {
     bool free = true, own = !isnan(sp->job[0].cost);
     for (int64_t i = 0; sp->machine.link && i < (int64_t)sp->workers * sp->workers; i++)

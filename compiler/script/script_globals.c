@@ -73,8 +73,8 @@ static void push_key(lua_State *L, const struct sort_key *key) {
         lua_pushnumber(L, key->x);
 }
 
-/* Charges for a walk over a table's keys, in which Lua visits all slots, including empty ones. Lua does not report
- * their number, but it is at most what the largest block of memory holds. */
+/* Charges for a walk over a table's keys. Lua visits all slots, including empty ones, and does not report their number,
+ * so this charges for as many as the largest memory block could hold. */
 static void spend_on_walk(lua_State *L) {
     enum { PLACES_PER_INSTRUCTION = 8, PLACE = 16 };
     enter(L, "pairs or next");
@@ -246,8 +246,8 @@ static int safe_setmetatable(lua_State *L) {
     return call_original(L);
 }
 
-/* Makes a coroutine, which starts its own count and is charged for what that may miss. Once the script has ended no
- * coroutine may start: each could make others before its count is up. */
+/* Makes a coroutine, which starts an instruction count of its own, and charges for instructions that this count may
+ * miss. Once the script has ended, no coroutine may start, since each could make others before its count runs out. */
 static int safe_coroutine(lua_State *L) {
     if (script_ended(script_of(L)))
         luaL_error(L, "the script has ended");
@@ -374,7 +374,7 @@ void confine_libraries(lua_State *L) {
     lua_settop(L, 0);
 }
 
-/* Pushes the table of everything a script may name. */
+/* Pushes the table of all names that a script may use. */
 static void push_globals(lua_State *L) {
     static const luaL_Reg ours[] = {{"pairs", safe_pairs}, {"next", safe_next},       {"tostring", safe_tostring},
                                     {"print", safe_print}, {"params", script_params}, {NULL, NULL}};

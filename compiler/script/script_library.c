@@ -144,7 +144,7 @@ static int counted_values(lua_State *L) {
     return results;
 }
 
-/* ---- errors that are caught ---- */
+/* ---- caught errors ---- */
 
 static int caught(lua_State *L, int status, lua_KContext below) {
     if (status == LUA_OK || status == LUA_YIELD)

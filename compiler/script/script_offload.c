@@ -1,5 +1,5 @@
-/* Reads offload, offload_optimizer and bucket: what leaves the device while unused, and the messages in which gradients
- * travel. */
+/* Reads offload, offload_optimizer and bucket: the tensors that leave the device while unused, and the size of gradient
+ * messages. */
 #include "script.h"
 #include <math.h>
 #include <string.h>

@@ -13,7 +13,7 @@ struct maker {
     const struct field *field; /* fields of inputs, optimizers and stages; a layer's fields are in its row */
 };
 
-extern const struct maker residual_maker, stage_maker; /* made of layers, whose list is the part's user value */
+extern const struct maker residual_maker, stage_maker; /* the part's user value is a list of layers */
 bool is_moe(const struct maker *maker);
 
 /* The userdata that a constructor returns; scripts can get no other. */

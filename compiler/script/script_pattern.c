@@ -4,7 +4,7 @@
  *
  * A match walks the pattern item by item. Each run of characters (an item with *, + or -) may consume any number of
  * them. The start of the match counts as a run; together, q runs consume at most the n characters of the text. So an
- * item after them is reached in no more than (n + q over q) ways. A ? doubles the ways; all other items continue in one
+ * item after q runs is reached in at most (n + q choose q) ways. A ? doubles the ways; all other items continue in one
  * way. */
 #include "script.h"
 #include <ctype.h>
@@ -23,8 +23,8 @@ static size_t item_end(const char *p, size_t n, size_t i) {
     return i + 1;
 }
 
-/* Returns an upper bound on the steps of all matches of pattern p in a text of n characters. one_place: they all begin
- * at one place. */
+/* Returns an upper bound on the steps of all matches of pattern p in a text of n characters. one_place: all matches
+ * begin at one place. */
 static double most_steps(const char *p, size_t np, double n, bool one_place) {
     double runs = !one_place, ways = one_place ? 1 : n + 1, steps = ways;
     for (size_t i = 0, end; i < np; i = end) {
@@ -60,7 +60,7 @@ static double most_steps(const char *p, size_t np, double n, bool one_place) {
 static bool is_plain(const char *p, size_t np) { return strlen(p) == np && !strpbrk(p, "^$*+?.([%-"); }
 
 /* Charges a call of the named function, whose arguments 1 and 2 are a text and a pattern. passes: how often it may try
- * a match at one place. Then calls Lua's own function in this frame, so that its errors are this call's. */
+ * a match at one place. Then calls Lua's own function in this frame, so that its errors name this call. */
 static int charged(lua_State *L, const char *name, int passes, bool plain, bool anchors) {
     size_t n, np;
     luaL_checklstring(L, 1, &n);
@@ -132,7 +132,7 @@ static int charged_gsub(lua_State *L) {
         lua_replace(L, 3);
     } else {
         luaL_argexpected(L, lua_isstring(L, 3), 3, "string/function/table");
-        lua_tolstring(L, 3, &longest); /* each %1 in it stands for no more than the match */
+        lua_tolstring(L, 3, &longest); /* each %1 in it expands to at most the match */
     }
     enter(L, "string.gsub");
     spend(L, (int64_t)(n + 1) * (int64_t)(longest + 1) / 8);

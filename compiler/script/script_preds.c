@@ -89,7 +89,7 @@ static void ask_pred(struct reader *reader, struct preds *preds, int k) {
 }
 
 /* Reads all dependencies. With --recompute, pred() is not called for R, since the script may not know of them. Every R
- * needs its forward, and its backward needs it. */
+ * then needs its forward, and its backward needs R. */
 void read_preds(struct owners *owners) {
     struct spec *sp = owners->sp;
     struct reader reader = {.S = owners->S, .L = owners->S->L, .sp = sp};
@@ -113,5 +113,5 @@ void read_preds(struct owners *owners) {
         sp->pred_at[k + 1] = (int32_t)preds.n;
     }
     if (!sp->pred)
-        sp->pred = NEW(int32_t, 1); /* custom dependencies, though there are none */
+        sp->pred = NEW(int32_t, 1); /* custom dependencies, although the list is empty */
 }

@@ -2,12 +2,13 @@
  * counts, never times, so that the same script ends the same way on every machine, every time.
  *
  * - Instructions: a hook counts them. A pcall can catch the error it raises, so it keeps raising it. An instruction on
- *   long strings or many values counts as more, depending on what the hook finds in its reach.
+ *   long strings or many values counts as several, depending on the values that the hook finds in its reach.
  * - Nested calls: Lua allocates a frame for each, frees it when an error unwinds it, and visits all that are left. So a
- *   call deep in others counts as more, and a caught error for each frame below it.
- * - Library calls: the hook does not run inside C functions. Those whose work a script controls charge it as
- *   instructions themselves, as they run (script_library.c), or before (script_pattern.c).
- * - Memory: the allocator refuses requests beyond a limit, and records it. Allocations count as instructions. */
+ *   deeply nested call counts as several instructions, and so does a caught error, for each frame below it.
+ * - Library calls: the hook does not run inside C functions. Functions whose work a script controls charge for it as
+ *   instructions, while they run (script_library.c) or before (script_pattern.c).
+ * - Memory: the allocator refuses requests beyond a limit, and records each refusal. Allocations count as
+ * instructions. */
 #include "script.h"
 #include <stdlib.h>
 #include <string.h>
@@ -52,10 +53,10 @@ static void charge(struct script *script, int64_t instructions) {
 
 /* ---- memory ---- */
 
-/* Returns the bytes that malloc uses for n bytes. It rounds up, which matters because small strings are many. */
+/* Returns the bytes that malloc uses for n bytes. It rounds up, which matters because there are many small strings. */
 static size_t taken(size_t n) { return n == 0 ? 0 : n < 24 ? 32 : (n + 23) & ~(size_t)15; }
 
-/* Charges objects when they are made. Growing blocks are not charged here, because when a table grows depends on its
+/* Charges objects when they are made. Does not charge for growing blocks here: when a table grows depends on its
  * hashes, which Lua seeds with addresses. Insertions are charged instead. */
 static void charge_block(struct script *script, int kind, size_t size) {
     size_t *largest = kind == LUA_TSTRING ? &script->heap.longest : &script->heap.largest;
@@ -68,9 +69,9 @@ static void charge_block(struct script *script, int kind, size_t size) {
     charge(script, instructions);
 }
 
-/* Lua's allocator. After a refusal Lua collects garbage and repeats the request. Memory is out if that fails, if it
- * freed too little to continue without collecting at every step, or if the request is not repeated. This is final, even
- * if a pcall catches it: the hook and sandbox_run check for it. */
+/* Lua's allocator. After a refusal Lua collects garbage and repeats the request. The script is out of memory if that
+ * fails, if collecting freed too little to continue without collecting at every step, or if the request is not
+ * repeated. This is final, even if a pcall catches it: the hook and sandbox_run check for it. */
 static void *heap(void *data, void *block, size_t old, size_t size) {
     struct script *script = data;
     size_t had = block ? taken(old) : 0, needs = taken(size);
@@ -238,7 +239,7 @@ static void on_count(lua_State *L, lua_Debug *ar) {
     if (script_ended(script))
         lua_sethook(L, on_count, LUA_MASKCOUNT, 1); /* from now on at every instruction, so that no pcall gets far */
     else if (!call && (lua_gethookcount(L) != step || lua_gethookmask(L) != mask))
-        lua_sethook(L, on_count, mask, step); /* what was charged outside of calls is forgiven */
+        lua_sethook(L, on_count, mask, step); /* drops charges made outside calls */
     if (script->heap.starved || script->heap.refused)
         script_fail(L, script->heap.refused_line, 0, "%s", memory_text(script));
     if (script->failure.message)

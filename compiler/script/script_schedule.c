@@ -289,7 +289,7 @@ static void ask_about(struct reader *reader, struct job *j) {
     if (reader->n)
         ask_n(reader, j);
     if (again && reader->sp->strict && compare_n(&j[-1], j) > 0) {
-        j[-1].prio = j->prio; /* in a strict order it comes at the latest just before its backward */
+        j[-1].prio = j->prio; /* a strict order puts it no later than just before its backward */
         j[-1].rest = j->rest;
     }
     if (reader->fill)

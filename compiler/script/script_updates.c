@@ -1,11 +1,11 @@
-/* Reads update and version: updates that are jobs of their own, and the updates that a job's weights include. */
+/* Reads update and version: updates that are jobs, and which updates the weights that a job reads include. */
 #include "script.h"
 #include <limits.h>
 #include <math.h>
 #include <string.h>
 
-/* Calls f(s), f(s, b) or f(s, b, d), with the arguments that are not -1, and with the slice q after them if b is one.
- * Its value is on top of the stack until call_end. */
+/* Calls f(s), f(s, b) or f(s, b, d), with the arguments that are not -1, followed by the slice q if b is a slice. Its
+ * value is on top of the stack until call_end. */
 static void ask_of_update(struct owners *owners, const char *name, int f, int s, int b, int d) {
     lua_State *L = owners->S->L;
     if (b >= 0)

@@ -9,8 +9,8 @@ struct spec *script_load(const struct script_args *args);
  * layer or a residual block), all on rank 0 of `workers`, one microbatch after the other. args->schedule is not
  * used. */
 struct spec *script_units(const struct script_args *args, int workers, int batches);
-/* The last script ended by an error that Lua itself found, such as bad syntax or an index of nil; not by its own
- * error() or one of our checks. */
+/* Whether the last script ended with an error that Lua itself found, such as bad syntax or an index of nil, rather than
+ * its own error() or one of our checks. */
 extern bool script_broken;
 const char *script_name(const char *path); /* returns the name used in outputs: 1f1b for schedules/1f1b.lua */
 void script_names(struct text *out);       /* script_names.c: lists every name and field that scripts can use */

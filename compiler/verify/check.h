@@ -108,11 +108,10 @@ struct values {
     struct value **val;
     bool *done;        /* per job */
     uint8_t *section;  /* per job, if a period repeats: section_of its instruction */
-    int32_t *declared; /* per job, if updates are jobs: version that it declares to read; -1: it reads none */
-    int32_t *newest; /* per job: newest version of all it reads that its rank has when it starts; -1: its rank is a home
-                        of none */
-    bool **stays;    /* per buffer: whether it lives all step, as a home's weights, gradient, optimizer state and the
-                        workspace do */
+    int32_t *declared; /* per job, if updates are jobs: version that it declares; -1: it reads none */
+    int32_t *newest;   /* per job: newest version of its sets that its rank has at home when it starts; -1: none */
+    bool **stays;      /* per buffer: whether it lives for the whole step, like the workspace and a home's permanent
+                          buffers */
     struct weight_sets sets;
     int64_t *bytes[NKINDS]; /* at entry_of: the tensor's size, on which all its buffers must agree; -1: none seen yet */
     int64_t *bytes_read;    /* at entry_of: size of the largest buffer that its forwards have read */
@@ -148,7 +147,7 @@ bool values_begin(struct check *check);
 bool values_run(struct check *check, int rank, int32_t i); /* runs an instruction that has no partner */
 bool values_message(struct check *check, int src, int32_t i, int dst, int32_t j);
 bool values_end(struct check *check);
-bool check_reads(struct check *check, int r, int32_t i); /* refutes unless all that it reads holds something */
+bool check_reads(struct check *check, int r, int32_t i); /* refutes unless every buffer that it reads holds something */
 const char *buf_text(const struct check *check, int r, int32_t b);
 const char *value_text(const struct check *check, const struct value *value);
 bool is_tensor(const struct value *value, int kind, int s, int b, int d);
@@ -171,7 +170,7 @@ bool values_collective(struct check *check, const struct series *series, int32_t
 
 /* verify_sets.c: the sets of weights that follow the stages' own, and which jobs use which. */
 bool sets_begin(struct check *check);
-bool knows_homes(const struct spec *sp); /* whether it has what w() named, which a program's text does not record */
+bool knows_homes(const struct spec *sp); /* whether homes named by w() are recorded; a program's text has none */
 /* Returns the set of weights that a job's operand w, v, u, dw, dv or du belongs to; -1: the job has no such operand. */
 int32_t set_of_operand(const struct check *check, const struct instr *x, int role);
 /* Returns stage s's number among the sets.slots[set] stages that contribute to a set's gradient; -1: it does not. */
@@ -199,7 +198,7 @@ int32_t contribution_of(struct check *check, int r, int32_t i, int role);
 /* Writes an output of a job other than a gradient. Part 0 has opened it; the last part completes it. */
 bool write_part(struct check *check, int r, int32_t i, int32_t b);
 
-/* verify_ranges.c: which bytes of its stage's gradient each part of a backward contributes. */
+/* verify_ranges.c: checks which bytes of its stage's gradient each part of a backward contributes. */
 bool ranges_begin(struct check *check);
 struct pieces { /* pieces that a part names, highest to lowest, both inclusive; -1: none */
     int32_t high, low;
@@ -229,7 +228,7 @@ struct batches {
 struct batches batches_of(const struct check *check, int set, int32_t k); /* microbatches of update k: [from, to) */
 /* Refutes unless what a job reads of a set, in buffer b, has the version that the job declares. */
 bool has_its_version(struct check *check, int r, int32_t i, int set, int32_t b);
-/* Refutes unless a job declares the version that the schedule's rules give; teams_agree: the same for its whole
+/* Refutes unless a job declares the version that the schedule's rules give. teams_agree checks this for its whole
  * team. */
 bool declares_version(struct check *check, int r, int32_t i, int32_t job);
 bool teams_agree(struct check *check);
@@ -242,8 +241,8 @@ bool is_of_its_update(struct check *check, int r, int32_t i, int32_t b);
 /* verify_period.c */
 void period_begin(struct check *check);
 bool waits_stay(struct check *check);
-/* Runs before instruction check->at[r]: takes rank r's state if the period begins there, compares the two if it
- * ends. */
+/* Runs before instruction check->at[r]: records rank r's state if the period begins there; if it ends there, compares
+ * the state with the recorded one. */
 bool at_mark(struct check *check, int r);
 bool jobs_repeat(struct check *check); /* refutes unless jobs, and the versions that they read, repeat */
 

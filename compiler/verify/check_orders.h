@@ -21,7 +21,7 @@ void orders_end(struct orders *orders, int32_t i);
 /* Returns whether j must have ended before i, the current instruction, starts. Considers only the rank's own lanes and
  * waits. */
 bool ordered_here(const struct orders *orders, int32_t i, int32_t j);
-/* Question about two accesses on rank r: must j have ended before i starts, by any chain of orders? aj, ai: their
+/* A question about two accesses on rank r: must j have ended before i starts, by some chain of orders? aj, ai: their
  * operands. */
 struct question {
     int32_t r, j, i, aj, ai;

@@ -236,7 +236,7 @@ static int32_t mark_of(const struct check *check, const struct lanes *lanes, int
     return lanes->base[check->p->workers] + check->ncollectives + 2 * r + section - 1;
 }
 
-/* Adds the edges of a mark: it follows the last instruction of each lane before it, and the second mark follows the
+/* Adds the edges of a mark. It follows the last instruction before it in each lane, and the second mark follows the
  * first. */
 static void edges_of_mark(struct check *check, struct lanes *lanes, int r, int section) {
     const struct rank *k = &check->p->rank[r];
@@ -406,7 +406,7 @@ static bool prove(struct check *check) {
 struct refutation *verify(const struct costs *costs, const struct graph *graph, const struct program *p, int claims) {
     const struct spec *sp = costs->spec;
     struct check check = {.sp = sp, .costs = costs, .g = graph, .p = p, .claims = claims};
-    /* The caller guarantees only this much. The program may say anything, so all else must be proved. */
+    /* The caller guarantees only this. The program may be anything, so everything else must be proved. */
     assert(p->workers == sp->workers && p->stages == sp->stages && graph->n == sp->njobs);
     assert(p->batches > 0 && p->repeats >= 1 && p->period >= 0 && p->rank);
     struct scratch all = scratch_begin();

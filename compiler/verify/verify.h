@@ -26,7 +26,7 @@ enum claim_bit { CLAIMS(X) NCLAIMS };
 enum claim { CLAIMS(X) CLAIM_ALL = (1 << NCLAIMS) - 1 };
 #undef X
 extern const char *const claim_word[NCLAIMS], *const claim_what[NCLAIMS];
-/* Name of the machine model that the claims are about (verify_orders.c) */
+/* Name of the machine model that the claims assume (verify_orders.c) */
 #define MACHINE_MODEL "start-end"
 extern int64_t verify_work; /* instructions and operands visited so far, for tests of how the work grows */
 struct refutation {

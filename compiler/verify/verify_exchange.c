@@ -1,4 +1,4 @@
-/* Teams: all members run each job of theirs, and exchange tensors between its parts.
+/* Teams: all members run each of the team's jobs, and exchange tensors between its parts.
  *
  * The program's `names` lists the stages that are members of a team, and `exchange` what each direction of a stage
  * exchanges. A stage's exchanges are numbered across its directions, F's first. The n-th moves each member's buffer

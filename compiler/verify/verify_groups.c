@@ -12,7 +12,7 @@ struct party {
     struct span from, into;
 };
 
-/* The members' pieces, put together in order */
+/* The members' pieces, concatenated in order */
 struct made {
     struct span span;
     struct content held;

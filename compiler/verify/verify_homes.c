@@ -2,8 +2,8 @@
  *
  * A set is counted in units, fine enough that every piece that a rank updates or an operand names is a whole number of
  * them. Member i of a replica sharded over F ranks holds shard i. If P replicas divide the update, it updates one of P
- * pieces of that shard, else all of it. A buffer's name and rank determine its units, so a transfer between buffers
- * must connect the same units. */
+ * pieces of that shard, else all of it. A buffer's name and rank determine its units, so the two ends of a transfer
+ * must have the same units. */
 #include "check_homes.h"
 #include <string.h>
 
@@ -142,7 +142,7 @@ static struct homes *listed_homes(const struct check *check) {
     return all;
 }
 
-/* Refutes unless a table's homes are the homes of stage 0, or of its member, if that has weights of its own. */
+/* Refutes unless a table's homes are the homes of stage 0 or of its member, if these have weights of their own. */
 static bool tables_are_with_stage_0(struct check *check) {
     const struct program *p = check->p;
     for (int s = 0; p->tied && p->homes && s < p->stages && slot_of(check, check->values->sets.table[s], s) == 0; s++) {

@@ -163,7 +163,7 @@ static bool check_size(struct check *check, int r, int32_t b) {
                                            r, (long long)x->bytes, buf_text(check, r, b), (long long)*want);
 }
 
-/* Refutes if both kinds of buffer exist and `kind` is smaller than `than`: a wstash takes over its stash's bytes. */
+/* Refutes if both kinds of buffer exist and `kind` is smaller than `than`. A wstash takes over its stash's bytes. */
 static bool no_smaller(struct check *check, int entry, int kind, int than) {
     long long have = check->values->bytes[kind][entry], least = check->values->bytes[than][entry];
     int sets = check->values->sets.n, s = entry < sets ? entry : (entry - sets) / check->p->names.slices;

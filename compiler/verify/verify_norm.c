@@ -1,4 +1,5 @@
-/* The norm that updates are clipped by: it covers the gradient of each set, as its update reads it, exactly once.
+/* Proves that the norm by which updates are clipped covers the gradient of each set, as its update reads it, exactly
+ * once.
  *
  * A norm is a leaf, which covers a part of a set whose gradient was complete when it was added, or the join of two
  * norms. Norms never change and are identified by number, like sums of gradients (verify_sums.c). An update walks down

@@ -25,12 +25,12 @@
  * that keeps no other orders, and in it i has started while j has not ended.
  *
  * Both ends of a message, and all members of a collective, lie in one section of the period. So no chain comes back
- * from a later section to an earlier one, and between two instructions of one section none uses rule 4. Only the clocks
- * within a rank need to know the marks.
+ * from a later section to an earlier one, and between two instructions of one section none uses rule 4. So only the
+ * clocks within a rank need to take the marks into account.
  *
  * Chains within a rank are kept as vector clocks, one per lane: how far each other lane of the rank must have come.
- * These clocks settle every question about programs that our compiler makes. A question remains open if only a detour
- * through other ranks orders two accesses; such questions are collected and answered together. A backward search of at
+ * These clocks settle every question about our compiler's programs. A question remains open only if the chain between
+ * two accesses runs through other ranks. Such questions are collected and answered together. A backward search of at
  * most NEAR steps finds the short detours, which are typical of bytes that are soon reused. The rest is left to sweeps
  * over all ranks, each for up to PLACES lanes. A sweep propagates how far those lanes must have come along lanes, waits
  * and messages. So the work is linear in the questions, and in the instructions times the number of lanes that the

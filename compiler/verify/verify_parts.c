@@ -2,14 +2,14 @@
  * to the first.
  *
  * All parts name what the job reads and writes, apart from what they exchange with their team and their pieces of the
- * gradient. A part names the pieces in which its layers have weights, from the last piece to the first. If a boundary
+ * gradient. A part names the pieces that contain its layers' weights, from the last piece to the first. If a boundary
  * falls inside a piece, both neighbouring parts name it. An output is complete with the last part that names it; until
  * then nobody else may read or write it.
  *
  * The parts share a workspace, so no other job that uses it may run between them. A rank has one workspace, and may
- * have a second one. So when the first part arrives, the others must be the rank's next jobs there. They are found
- * ahead and checked together; the walk then reaches them as they are. verify_ranges.c checks that each part names the
- * pieces that it contributes to. */
+ * have a second one. So when the first part arrives, the others must be the rank's next jobs there. They are looked up
+ * and checked together at that point; the walk then reaches them without further checks. verify_ranges.c checks that
+ * each part names the pieces that it contributes to. */
 #include "check_homes.h"
 
 struct divided {

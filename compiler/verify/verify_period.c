@@ -1,10 +1,10 @@
 /* Proves the period by induction: what holds for the one repetition that is written out holds for all.
  *
  * Messages and collectives stay within their section (verify_pair.c), waits do not cross a mark, and all of a rank's
- * lanes join there. So what a rank does after a mark depends only on what its buffers hold there. Suppose the state at
- * the period's end is the state at its beginning, shifted by the period's K microbatches and their updates. Then the
- * instructions of the period, shifted as well, find and leave in the second repetition what they found and left in the
- * first, and so on. The instructions after the period find what they found after one repetition.
+ * lanes join there. So what a rank does after a mark depends only on what its buffers hold there. Suppose that the
+ * state at the period's end equals the state at its beginning, shifted by the period's K microbatches and their
+ * updates. Then the instructions of the period, shifted as well, find and leave in the second repetition what they
+ * found and left in the first, and so on. The instructions after the period find what they found after one repetition.
  *
  * Shifted means: the same bytes are in use, with the same kind and stage. The microbatches in names and in sums are K
  * later, and weights and optimizer state have K / m more updates.
@@ -61,7 +61,7 @@ static struct open take_open(const struct check *check, int r, int32_t b, bool a
 
 static int64_t offset_of(const struct open *open) { return open->buf->off; }
 
-/* Orders by position; buffers of no bytes, which may lie anywhere, by what they hold. */
+/* Orders by position; zero-byte buffers, which may lie anywhere, by content. */
 static int by_place(const void *x, const void *y) {
     const struct open *a = x, *b = y;
     int64_t ka[] = {a->memory,    a->buf->bytes > 0, a->buf->bytes ? offset_of(a) : 0,
@@ -90,7 +90,7 @@ static struct state state_at(const struct check *check, int r, bool at_begin) {
     return state;
 }
 
-/* ---- one state against the other ---- */
+/* ---- comparing the two states ---- */
 
 static bool refute_state(struct check *check, int r, const char *what) {
     return refute_all(check, CLAIM_PERIOD, "rank %d: %s", r, what);

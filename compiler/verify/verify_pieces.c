@@ -2,8 +2,8 @@
  *
  * Units are fine enough that every piece of a set is a whole number of them (verify_homes.c). Most buffers hold one
  * thing in all their units, which their value records. Only if units differ, as when some shards of weights have
- * arrived, a list of runs is taken from a pool. It grows with the number of differences, not of units, and is returned
- * once they are gone. */
+ * arrived, a list of runs is taken from a pool. Its length grows with the number of differences, not of units. It goes
+ * back to the pool once the units agree again. */
 #include "check_homes.h"
 #include <string.h>
 

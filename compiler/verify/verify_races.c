@@ -1,6 +1,6 @@
 /* Proves that there are no races: any two accesses to a byte, of which one writes, are ordered on every machine
- * (verify_orders.c defines that). Per rank, in issue order, a map of its bytes records the last writer of each and its
- * readers since. Order is transitive, so older accesses need no check. */
+ * (verify_orders.c defines that). For each rank, walked in issue order, a map of its bytes records each byte's last
+ * writer and its readers since then. Order is transitive, so older accesses need no check. */
 #include "check_orders.h"
 #include <string.h>
 
@@ -239,7 +239,8 @@ static void touch(struct races *races, int32_t i, int32_t a, bool writes) {
     }
 }
 
-/* Returns whether an operand is the source of a REDUCE_SCATTER in place, which leaves only its own piece defined. */
+/* Returns whether an operand is the source of an in-place REDUCE_SCATTER, which leaves only the member's own piece
+ * defined. */
 static bool is_spoilt(const struct rank *k, const struct instr *x, int32_t a) {
     return x->op == OP_REDUCE_SCATTER && k->arg[a].role == ROLE_src && operand(k, x, ROLE_dw, 0) == k->arg[a].buf;
 }

@@ -1,9 +1,9 @@
-/* The sets of weights that a job reads, and the gradients it adds to.
+/* Determines the sets of weights that a job reads, and the gradients it adds to.
  *
  * F, R, I and B read their stage's own set, and what its team shares, if anything; B and W add to the gradients of
  * both. In a tied model, stage 0's forward looks up tokens in the table, and the unembedding multiplies by it forward
  * and backward. Nothing else reads the table, and the weight gradients of both stages are added to its gradient. Each
- * member of a team has a table of its own. Nobody reads a set that has no weights or adds to its gradient. */
+ * member of a team has a table of its own. No job reads a set that has no weights, or adds to its gradient. */
 #include "check.h"
 
 /* Returns the set, among those that follow the stages' own, with this name; -1: none. */

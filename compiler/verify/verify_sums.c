@@ -1,4 +1,4 @@
-/* The gradient claim: a home's update adds the sum over all microbatches, each exactly once.
+/* The gradient claim: a home updates with the sum over all microbatches, each counted exactly once.
  *
  * A sum is a leaf (one job's contribution) or the join of two sums. Sums never change, so a part that is received, or
  * reduced on several ranks, is identified by its number. An update walks down from its sum. If the walk reaches a sum
@@ -28,7 +28,7 @@ struct sums {
     uint32_t *leaf; /* per microbatch of each of a set's stages in turn: the last walk that reached it */
     uint32_t walks; /* number of walks so far */
     int32_t *whole; /* per set: the last sum found complete */
-    int32_t *of;    /* and the update that it is for */
+    int32_t *of;    /* per set: the update that the complete sum is for */
     int64_t most;   /* upper bound on the contributions to a set */
 };
 
@@ -186,8 +186,8 @@ static int by_leaf(const void *x, const void *y) {
     return a->s != b->s ? (a->s > b->s) - (a->s < b->s) : (a->b > b->b) - (a->b < b->b);
 }
 
-/* Returns the leaves of a sum, with microbatches `later` later. They are as many as its contributions, which `join`
- * bounds. */
+/* Returns the leaves of a sum, with microbatches `later` later. There is one leaf per contribution, and `join` bounds
+ * their number. */
 static struct leaves leaves_of(struct check *check, int32_t sum, int32_t later) {
     struct sums *sums = check->values->sums;
     struct leaves leaves = {0};

@@ -112,7 +112,7 @@ static char *take_needs(const struct program *p, struct spec *sp) {
     return NULL;
 }
 
-/* Returns the costs that the text tells: no sizes, and no times. */
+/* Returns costs with what the text records, which includes neither sizes nor times. */
 static struct costs *costs_of(const struct program *p, const struct spec *sp) {
     struct costs *costs = NEW(struct costs, 1);
     *costs = (struct costs){.spec = sp, .job = sp->job, .njobs = sp->njobs, .exchange = p->exchange};

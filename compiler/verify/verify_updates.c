@@ -81,7 +81,7 @@ static bool is_of_first_stage(const struct check *check, const struct job *job) 
     return (member ? member[job->s].stage : job->s) == 0;
 }
 
-/* Returns the member of stage 0 at the place of job's, modulo the team's size if that is smaller: all members declare
+/* Returns the member of stage 0 at the same place as j's stage, modulo the size of stage 0's team. All members declare
  * the same version. */
 static int first_stage_for(const struct check *check, const struct job *job) {
     const struct member *member = check->p->names.member;
@@ -99,7 +99,7 @@ static int32_t model_of(const struct check *check, int32_t j) {
                : -1;
 }
 
-/* Returns the newest version that rank r has at home of all that a job reads; -1: it has none of these. */
+/* Returns the newest version, among the sets that a job reads, that rank r has at home; -1: it is a home of none. */
 static int32_t newest_here(const struct check *check, int r, const struct instr *x) {
     const int32_t set[] = {set_of_operand(check, x, ROLE_w), set_of_operand(check, x, ROLE_u)};
     int32_t newest = -1;
@@ -116,7 +116,7 @@ static int count_team(const struct check *check, int s) {
     return member && member[s].place >= 0 ? member[s].size : 1;
 }
 
-/* Returns the version that the rules give for job j; -1: the newest that all of its team have (team_agrees). */
+/* Returns the version that the rules give for job j; -1: the newest that its whole team has (team_agrees). */
 static int32_t version_by_rule(const struct check *check, int32_t j) {
     const struct spec *sp = check->sp;
     const struct job *job = &sp->job[j];
@@ -165,8 +165,8 @@ bool declares_version(struct check *check, int r, int32_t i, int32_t j) {
 
 /* ---- teams ---- */
 
-/* Refutes unless all members of a team read one version, since they compute one job. If the rule is the newest, it must
- * be the newest that all of them have; if some fetch their weights, at most that. */
+/* Refutes unless all members of a team read one version, since they compute one job. If the rule is "newest", it must
+ * be the newest version that all of them have, or, if some fetch their weights, no newer. */
 static bool team_agrees(struct check *check, int32_t first, int size) {
     const struct spec *sp = check->sp;
     const struct job *job = &sp->job[first];
@@ -202,8 +202,8 @@ bool teams_agree(struct check *check) {
 
 /* ---- in a period ---- */
 
-/* Checks each job after the period's begin whose version follows a forward before the period. In the next repetition,
- * it reads what the forward one period later declares, so that must be shifted as well. */
+/* Checks each job after the period's beginning whose version is declared by a forward before the period. In the next
+ * repetition, the forward one period later declares it, so that declaration must be shifted as well. */
 bool versions_repeat(struct check *check) {
     const struct spec *sp = check->sp;
     const uint8_t *section = check->values->section;

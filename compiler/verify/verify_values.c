@@ -217,8 +217,8 @@ static bool write_outputs(struct check *check, int r, int32_t i) {
     }
 }
 
-/* Refutes unless I's wstash lies where the stash that it frees does: what W needs from the stash is not copied. In
- * parts, it does so from the first part on, although the stash is read until the last. */
+/* Refutes unless I's wstash lies where the stash that it frees lies, since what W needs from the stash is not copied.
+ * If I runs in parts, the wstash takes over at the first part, although later parts still read the stash. */
 static bool takes_over(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];

@@ -1,4 +1,4 @@
-// What stays in sight at the edges of a frame: the ruler, the ranks' names, a diff's headings.
+// Draws what stays visible at the edges of a frame: the ruler, the ranks' names, a diff's headings.
 
 function tickStep(f) { // distance of ticks, in units: 1, 2 or 5 times a power of ten, as labels need room
   const least = ((f.to - f.from) * f.timeline.tick * 76) / plotWidth(f), power = 10 ** Math.floor(Math.log10(least));

@@ -1,7 +1,7 @@
-// Frames that take too long to paint anew while something moves: they are cut from a picture of all of the time. The
-// exact frame follows when the movement ends.
+// Approximates frames that take too long to repaint while something moves, by cutting them from a picture of the whole
+// timeline. The exact frame follows when the movement ends.
 
-const WIDE = 4096, MANY = 150000; // device pixels of that picture; operations in sight from which on it is used
+const WIDE = 4096, MANY = 150000; // that picture's device pixels; visible operations that call for it
 
 function countInSight(f) {
   let n = 0;
@@ -15,7 +15,7 @@ function countInSight(f) {
 function makeFrames(c) {
   let image = null, whole = null, wholeY = 0, spent = 0;
 
-  function wholeOf(f, H) { // the rows in sight, over all of the time
+  function wholeOf(f, H) { // the visible rows, over the whole timeline
     if (whole && whole.height === H && wholeY === f.y) return whole;
     whole = Object.assign(document.createElement('canvas'), { width: WIDE, height: H });
     wholeY = f.y;

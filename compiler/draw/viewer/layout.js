@@ -1,8 +1,8 @@
-// Where rows are, for a height. A drawn row is an entry: { row, who, y, h, lanes: [{ lane, y, h }], memory: { y, h } or
-// null, delta }. If all rows fit in the height, each has its jobs, lanes and memory. Otherwise rows get lower, down to a
-// fraction of a pixel; or, if `tall`, they keep their height and the picture scrolls.
+// Computes where rows are, given a height. A drawn row is an entry: { row, who, y, h, lanes: [{ lane, y, h }], memory:
+// { y, h } or null, delta }. If all rows fit in the height, each has its jobs, lanes and memory. Otherwise rows get
+// lower, down to a fraction of a pixel; or, if `tall`, they keep their height and the picture scrolls.
 
-const RULER = 24, HEADING = 24, JOB = 22, LANE = 12, MEMORY = 30, GAP = 7, LOW = 6, TOP = 4; // LOW: rows below this touch
+const RULER = 24, HEADING = 24, JOB = 22, LANE = 12, MEMORY = 30, GAP = 7, LOW = 6, TOP = 4; // LOW: lower rows touch
 
 function entriesOf(timeline, unfold) {
   const entry = (row, delta) => ({ row, delta, who: ranksText(row), count: row.ranks.reduce((sum, [a, b]) => sum + b - a + 1, 0) });

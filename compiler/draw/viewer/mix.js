@@ -1,9 +1,9 @@
-// Colours, and the mix of them in each pixel of a row: by how long each job takes there, with what idles as its own
-// colour. So a pixel of a thousand jobs shows what its time went into, not the one job that came last.
+// Colours, and how they are mixed in each pixel of a row: weighted by each job's time there, with a colour of its own
+// for idle time. So a pixel of a thousand jobs shows how its time was spent, not just the last job.
 
 const rgbOf = hex => [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16));
 
-function hueOf(number, light) { // as compiler/draw/colors.c: hues by the golden angle
+function hueOf(number, light) { // same as compiler/draw/colors.c: hues by the golden angle
   const hue = (number * 137.5 + 205) % 360, a = 0.6 * Math.min(light, 1 - light);
   return [0, 8, 4].map(n => {
     const k = (n + hue / 30) % 12;
@@ -14,7 +14,7 @@ function hueOf(number, light) { // as compiler/draw/colors.c: hues by the golden
 const blend = (a, b, ofB) => a.map((v, i) => v * (1 - ofB) + b[i] * ofB);
 const isDark = ([r, g, b]) => 299 * r + 587 * g + 114 * b < 128000;
 
-function diverging(at) { // from blue over white to red, at -1 to 1: ColorBrewer's RdBu
+function diverging(at) { // from blue through white to red, for -1 to 1: ColorBrewer's RdBu
   const stops = ['#2166ac', '#67a9cf', '#f7f7f7', '#ef8a62', '#b2182b'].map(rgbOf), x = (at + 1) * 2, low = Math.min(3, Math.floor(x));
   return blend(stops[low], stops[low + 1], x - low);
 }
@@ -106,7 +106,7 @@ function makeMixer(timeline, palette) {
 
   return {
     palette,
-    // Adds a lane's operations from time `from` on. hidden: operations with these flags are left out.
+    // Adds a lane's operations from time `from` on. Omits operations with the flags `hidden`.
     mix(acc, lane, hidden, from, perPixel, width) {
       const first = Math.max(lane.first, firstAfter(end, lane.first, lane.end, from) - 1), to = from + width * perPixel;
       const last = firstAfter(start, first, lane.end, to);

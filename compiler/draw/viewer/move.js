@@ -1,6 +1,6 @@
 // Mouse, touch and keys. `go` has what they do: see view.js.
 
-const SLIP = 4; // pixels that a click may move
+const SLIP = 4; // largest movement of a click, in pixels
 
 function moveWithMouse(parts, go) {
   const { rows, map, stage } = parts, pointers = new Map();
@@ -65,7 +65,7 @@ function moveWithMouse(parts, go) {
   for (const end of ['pointerup', 'pointercancel']) map.addEventListener(end, () => { onMap = false; });
 }
 
-// target: hears the keys; in a page of its own the whole window, else the stage
+// target: receives key events; the whole window in a page of its own, else the stage
 function moveWithKeys(target, parts, go) {
   const keys = {
     w: () => go.zoom(null, 0.8), s: () => go.zoom(null, 1.25), a: () => go.pan(-go.width() / 8, 0), d: () => go.pan(go.width() / 8, 0),

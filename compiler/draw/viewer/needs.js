@@ -1,10 +1,10 @@
-// What operations need, and what needs them. Reading this takes longer than all else, so it waits until somebody asks,
-// or until nothing else happens.
+// What operations need, and what needs them. Reading this takes longer than everything else, so it is deferred until
+// someone asks for it, or until the page is idle.
 
 const needColumns = ['need_row', 'need_op', 'need_tensor', 'need_batch', 'need_bytes', 'need_from', 'need_to', 'need_before', 'need_took'];
 
-// Returns { at, op, tensor, batch, bytes, from, to, sent, arrived }: operation i needs at[i] to at[i + 1] of the others.
-// op: the number of what made it, or -1; tensor -1: no message brought it.
+// Returns { at, op, tensor, batch, bytes, from, to, sent, arrived }: operation i needs at[i] to at[i + 1] of the
+// others. op: the operation that produced the need, or -1; tensor -1: no message brought it.
 function readNeeds(timeline) {
   const { n, ops, columns, symbols, rows } = timeline, SLOTS = 8, FIELDS = needColumns.length;
   const at = new Int32Array(n + 1);

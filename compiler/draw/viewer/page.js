@@ -1,4 +1,4 @@
-// The static pages of `show` and `diff`: one picture, which keys move wherever they are pressed.
+// The static pages of `show` and `diff`: one picture, which the keys move wherever the focus is.
 
 const view = makeView(document.getElementById('picture'), {
   global: true,

@@ -12,7 +12,7 @@ const timeAt = (f, x) => f.from + ((x - f.layout.left) / plotWidth(f)) * (f.to -
 const topOf = (f, entry) => RULER + entry.y - f.y;
 const pixelOf = ([r, g, b]) => (255 << 24 | Math.round(b) << 16 | Math.round(g) << 8 | Math.round(r)) >>> 0;
 
-function inSight(f, lane) { // the range of a lane's operations that are in sight
+function inSight(f, lane) { // returns the range of a lane's visible operations
   const { start, end } = f.timeline.ops, first = Math.max(lane.first, firstAfter(end, lane.first, lane.end, f.from) - 1);
   return [first, firstAfter(start, first, lane.end, f.to)];
 }
@@ -26,7 +26,7 @@ function boxIn(f, entry, i) {
   return { x, y: RULER + y - f.y + (half & LOWER ? h / 2 : 0), w: xAt(f, end[i]) - x, h: half ? h / 2 : h };
 }
 
-function boxesOf(f, i) { // of all rows that show an operation
+function boxesOf(f, i) { // boxes in all rows that show an operation
   const row = rowOf(f.timeline, i);
   return f.layout.entries.filter(e => e.row === row && (!e.delta || i < row.lanes[0].end)).map(e => boxIn(f, e, i));
 }
@@ -37,7 +37,7 @@ function paintMemory(c, f, entry) {
   const first = Math.max(0, firstAfter(time, 0, time.length, f.from) - 1);
   c.beginPath();
   c.moveTo(Math.max(f.layout.left, xAt(f, time[first])), bottom);
-  for (let i = first; i < time.length && time[i] < f.to;) { // the most in each pixel
+  for (let i = first; i < time.length && time[i] < f.to;) { // the largest amount in each pixel
     const x = Math.max(f.layout.left, xAt(f, time[i])), pixel = Math.floor(x);
     let most = bytes[i++];
     for (; i < time.length && Math.floor(xAt(f, time[i])) === pixel; i++) most = Math.max(most, bytes[i]);
@@ -111,7 +111,7 @@ function paintArrow(c, x0, y0, x1, y1) {
   c.stroke();
 }
 
-// Draws need j of operation i: from where it was made, when it was sent, to where it is used, when it arrived.
+// Draws need j of operation i as a line from where and when it was sent to where and when it arrived.
 function paintNeed(c, f, i, j) {
   const needs = needsOf(f.timeline), { ops } = f.timeline, by = needs.op[j], to = boxesOf(f, i)[0], from = by >= 0 && boxesOf(f, by)[0];
   if (!from || !to) return;
@@ -121,7 +121,7 @@ function paintNeed(c, f, i, j) {
   else paintArrow(c, x0, from.y + (down ? from.h : 0), x1, to.y + (down ? 0 : to.h));
 }
 
-function paintMessages(c, f) { // all messages, if there are not too many
+function paintMessages(c, f) { // draws all messages, if there are not too many
   const needs = needsOf(f.timeline), shown = [];
   for (const e of sightedEntries(f)) {
     const [first, last] = inSight(f, e.row.lanes[0]);
@@ -161,7 +161,7 @@ function paintBox(c, f, i, colour, width, dash = []) {
   c.setLineDash([]);
 }
 
-function paintFlag(c, f, { op, name, before }) { // something that is not drawn, beside the operation that it precedes
+function paintFlag(c, f, { op, name, before }) { // flags something not drawn, at the operation that it precedes
   const b = boxesOf(f, op)[0], x = before ? b.x : b.x + b.w;
   c.fillStyle = f.ink.css.alarm;
   c.beginPath();
@@ -177,7 +177,7 @@ function paintFlag(c, f, { op, name, before }) { // something that is not drawn,
   c.fillText(name, x + 8, b.y - 4);
 }
 
-function paintPlace(c, f) { // what is selected, and what it is about
+function paintPlace(c, f) { // draws the selection, and what is related to it
   const { op, needs, users, twins, root, bad, flags } = f.place;
   for (const i of bad) paintBox(c, f, i, f.ink.css.alarm, 3, [5, 2]);
   for (const flag of flags) paintFlag(c, f, flag);
@@ -197,7 +197,7 @@ function paintPlace(c, f) { // what is selected, and what it is about
   paintBox(c, f, op, f.ink.css.ink, 2.8);
 }
 
-function paintJoins(c, f, entry) { // where a rank's lanes join, around repetitions
+function paintJoins(c, f, entry) { // draws where a rank's lanes join, around repetitions
   c.strokeStyle = f.ink.css.ink;
   c.lineWidth = 1.4;
   c.setLineDash([4, 2]);
@@ -210,7 +210,7 @@ function paintJoins(c, f, entry) { // where a rank's lanes join, around repetiti
   c.setLineDash([]);
 }
 
-// Paints a frame over its pixels: an image of them or, to save time, a picture of all of the time to cut them from.
+// Paints a frame over its pixels: an image of them or, to save time, a picture of the whole timeline to cut them from.
 function paintFrame(c, f, pixels, exact) {
   const left = f.layout.left, entries = sightedEntries(f), end = f.timeline.end;
   c.setTransform(1, 0, 0, 1, 0, 0);

@@ -1,6 +1,6 @@
 // The pixels of rows, and of the map: lines of mixed colours (mix.js).
 
-// Turns mixed rows into colours; beyond the end of their side, paper.
+// Turns mixed rows into colours; beyond their side's end, the colour is paper.
 function toLine(f, acc, rows, line, end) {
   const [r0, g0, b0] = f.ink.idle, last = Math.max(0, Math.min(line.length, Math.ceil(((end - f.from) / (f.to - f.from)) * line.length)));
   for (let x = 0, k = 0; x < last; k += 4) {
@@ -28,7 +28,7 @@ function paintLines(f, pixels, W, H, y, h, lines) { // writes lines below each o
     pixels.set(lines[Math.min(lines.length - 1, Math.floor(((row - top) * lines.length) / (bottom - top)))], row * W);
 }
 
-// Fills W x H device pixels with the rows in sight.
+// Fills W x H device pixels with the visible rows.
 function paintPixels(f, pixels, W, H) {
   const { entries } = f.layout, acc = new Float32Array(4 * W), perPixel = (f.to - f.from) / W, lines = [new Uint32Array(W), new Uint32Array(W)];
   const mix = (e, lane, hidden) => f.mixers[e.delta ? 1 : 0].mix(acc, lane, hidden, f.from, perPixel, W);
@@ -59,7 +59,7 @@ function paintPixels(f, pixels, W, H) {
   }
 }
 
-// Paints the minimap: all rows over all of the time, each pixel the mix of what it stands for.
+// Paints the minimap: all rows over the whole timeline, with each pixel the mix of what it covers.
 function paintMap(c, f, image) {
   const W = image.width, H = image.height, pixels = new Uint32Array(image.data.buffer), all = f.layout.entries.filter(e => !e.delta);
   const acc = new Float32Array(4 * W), line = new Uint32Array(W), end = f.timeline.end, whole = { ...f, from: 0, to: end };

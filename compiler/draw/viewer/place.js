@@ -1,4 +1,4 @@
-// What is at a place of a frame, its description, and what lights up with it.
+// Finds what is at a place of a frame, its description, and what is highlighted with it.
 
 const nothing = () => ({ op: -1, needs: [], users: [], twins: [], root: -1, bad: [], flags: [] });
 
@@ -49,7 +49,7 @@ function rootOf(f, i) {
   return code ? f.timeline.sides[(code - 1) % 2].first + Math.floor((code - 1) / 2) : -1;
 }
 
-function placeOf(f, i) { // what is lit with operation i
+function placeOf(f, i) { // what is highlighted with operation i
   const { timeline } = f, needs = needsOf(timeline), users = usersOf(timeline), of = op => Array.from({ length: needs.at[op + 1] - needs.at[op] }, (_, k) => [op, needs.at[op] + k]);
   const twins = timeline.panels > 1 && matchOf(timeline, i) >= 0 ? [matchOf(timeline, i)] : [], later = [...users.op.subarray(users.at[i], users.at[i + 1])];
   return { ...nothing(), op: i, twins, root: rootOf(f, i), needs: [i, ...twins].flatMap(of), users: later.flatMap(of).filter(([, j]) => needs.op[j] === i) };

@@ -1,4 +1,4 @@
-// What a range of time holds: how long it is, how busy the ranks are in it, and what those that idle wait for.
+// Describes a range of time: its length, how busy the ranks are in it, and what idle ranks wait for.
 
 const firstOf = (timeline, lane, from) => firstAfter(timeline.ops.end, lane.first, lane.end, from);
 
@@ -19,8 +19,8 @@ function eachGap(timeline, row, from, to, gap) {
   return busy;
 }
 
-// Divides an idle time by what the next job waits for: the last thing it needs, while that is made; the message that
-// brings it; else the rank's own order.
+// Attributes idle time to what the next job waits for: the production of its last need; the message that brings it;
+// else the rank's own order.
 function blame(timeline, begin, end, next, add) {
   if (next < 0) return add('nothing: no job is left', end - begin);
   const j = lastNeed(timeline, next), needs = needsOf(timeline), by = j < 0 ? -1 : needs.op[j];

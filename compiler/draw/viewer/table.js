@@ -1,4 +1,4 @@
-// What is in sight, as tables: for those who cannot see the picture, and for copying.
+// Tables of what is visible, for readers who cannot see the picture, and for copying.
 
 const MOST_LISTED = 300;
 

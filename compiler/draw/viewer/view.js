@@ -1,4 +1,4 @@
-// The picture in a page: which time is in sight, what is selected and found, and when to paint.
+// The picture in a page: which time is visible, what is selected and found, and when to paint.
 
 const colourNames = ['paper', 'ink', 'faint', 'line', 'memory', 'accent', 'alarm', 'idle'];
 const printed = { paper: '#ffffff', ink: '#000000', faint: '#444444', line: '#cccccc', memory: '#b8bec6', accent: '#0062a3', alarm: '#b3261e', idle: '#e9ecef' };
@@ -80,7 +80,7 @@ function makeView(host, options = {}) {
 
   // ---- moving ----
 
-  function see(from, to) { // shows these times, or as near as the timeline allows
+  function see(from, to) { // shows these times, as closely as the timeline allows
     const end = Math.max(1, f.timeline.end), w = Math.max(Math.min(end, 4), Math.min(to - from, end)), a = Math.max(0, Math.min(from, end - w));
     fixed = w < end;
     Object.assign(f, { from: a, to: a + w });
@@ -99,7 +99,7 @@ function makeView(host, options = {}) {
     see(f.from + t, f.to + t);
   }
 
-  function reveal(i) { // brings an operation into sight
+  function reveal(i) { // scrolls an operation into view
     const { start, end } = f.timeline.ops, w = f.to - f.from, [b] = boxesOf(f, i), wide = (plotWidth(f) * (end[i] - start[i])) / 24;
     const out = start[i] < f.from || end[i] > f.to;
     if (out || wide < w / 8) see((start[i] + end[i]) / 2 - Math.min(w, wide * 4) / 2, (start[i] + end[i]) / 2 + Math.min(w, wide * 4) / 2);
@@ -111,7 +111,7 @@ function makeView(host, options = {}) {
   }
 
   let pinned = -1;
-  function light(i, entry) { // lights operation i without keeping it; -1: what is kept
+  function light(i, entry) { // highlights operation i without selecting it; -1: highlights the selection
     if (i === f.place.op) return;
     f.place = { ...(i >= 0 ? placeOf(f, i) : nothing()), ...marked() };
     if (i >= 0) say(explain(f, i, entry));
@@ -136,7 +136,7 @@ function makeView(host, options = {}) {
     return { bad, flags };
   }
 
-  function mark(list) { // finds what each mark names, by titles of operations, and of messages with their receivers
+  function mark(list) { // finds what each mark names, by the titles of operations, and of messages and their receivers
     marks = list.map(mark => ({ ...mark, found: [], beside: -1 }));
     if (!f) return;
     const { timeline } = f, needs = list.length ? needsOf(timeline) : null;
@@ -228,7 +228,7 @@ function makeView(host, options = {}) {
       if (parts.table.open) listSoon();
       ask();
     },
-    focus() { // the range, or the selection with its needs
+    focus() { // shows the range, or the selection with its needs
       const { ops } = f.timeline, i = f.place.op;
       if (f.range) see(...f.range);
       else if (i >= 0) see(ops.start[i] - (ops.end[i] - ops.start[i]) * 3, ops.end[i] + (ops.end[i] - ops.start[i]) * 3);
@@ -241,14 +241,14 @@ function makeView(host, options = {}) {
       say(hint());
       ask();
     },
-    step(by) { // to the next operation of the row, then of the next row
+    step(by) { // moves to the next operation of the row, then of the next row
       const { n } = f.timeline;
       if (n === 0) return;
       const i = f.place.op < 0 ? 0 : (f.place.op + by + n) % n;
       select(i);
       reveal(i);
     },
-    follow(by) { // to what the selection waited for, or to the first that needs it; without one, pans
+    follow(by) { // moves to what the selection waited for, or to what first needs it; without a selection, pans
       const i = f.place.op;
       if (i < 0) return pan((by * plotWidth(f)) / 8, 0);
       const users = usersOf(f.timeline), j = by < 0 ? lastNeed(f.timeline, i) : -1;
@@ -257,7 +257,7 @@ function makeView(host, options = {}) {
       select(to);
       reveal(to);
     },
-    change(by) { // to the row above or below, at the same time; without a selection, scrolls
+    change(by) { // moves to the row above or below, at the same time; without a selection, scrolls
       const i = f.place.op;
       if (i < 0) return pan(0, by * Math.max(12, f.layout.job));
       const { rows: all, ops } = f.timeline, row = all[all.indexOf(rowOf(f.timeline, i)) + by];
