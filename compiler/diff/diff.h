@@ -2,9 +2,9 @@
  *
  * An operation is identified by what it does and where: rank, kind, stage, microbatch, peer; among equals, by its
  * count; if updates are jobs, also by the update that it belongs to. Its position and time never count. Unmatched
- * operations are matched again without the rank: those that match then have moved.
+ * operations are matched again without the rank; any that match then have moved.
  *
- * Times are whole ticks. A tick is a power of two, small enough to keep the doubles of both timelines to one part in
+ * Times are whole ticks. A tick is a power of two, small enough to represent both timelines' doubles to one part in
  * 2^53. Sums and differences of ticks are exact, so the parts of an account add up to the makespan. So do their deltas,
  * even as decimal numbers that are read back. */
 #ifndef PIANOLA_DIFF_H
@@ -12,7 +12,7 @@
 #include "draw/draw.h"
 #include "formats/formats.h"
 
-/* Why an operation began no earlier: the reason for the wait that ended last */
+/* Why an operation did not begin earlier: the reason for the wait that ended last */
 enum why { BY_NOTHING, BY_DATA, BY_MEMORY, BY_LANE };
 
 struct diff_op {
@@ -28,7 +28,7 @@ struct diff_op {
     uint8_t op, why;
     bool moved, reordered, longer, critical; /* longer: its duration differs, either way */
     bool reread;                             /* it reads another version in the other side */
-    bool split;  /* a B that is I and W in the other side, or one of these two; W has no match */
+    bool split;  /* a B that the other side splits into I and W, or one of these two; W has no match */
     bool steady; /* its ends differ between the sides no more than between steps */
 };
 
@@ -49,7 +49,8 @@ struct side {
     struct diff_lane *lane;
     int32_t *lane_at;            /* rank r's lanes are lane[lane_at[r] .. lane_at[r+1]) */
     const struct program *p;     /* NULL: only a timeline is known */
-    const struct program *waits; /* tells what its operations wait for: p, or the other side's; NULL: unknown */
+    const struct program *waits; /* the program that gives its operations' waits: p, or the other side's; NULL:
+                                  * unknown */
     enum launch_order launch;    /* as in struct timeline */
     double *start, *end;         /* per operation, as read, or the median of the steps; ticks are derived from them */
     struct timeline_rows *steps; /* measured: a row per operation and step, from its beginning; NULL: predicted */
@@ -66,7 +67,7 @@ struct side {
 enum account { ACC_WORK, ACC_DEPENDENCY, ACC_LINK, ACC_LANE, ACC_MEMORY, ACC_OTHER, NACCOUNTS };
 extern const char *const account_name[NACCOUNTS];
 
-/* An operation that makes others earlier or later, and is not pushed by any itself */
+/* An operation that makes others earlier or later, and is itself pushed by none */
 struct root {
     int32_t a, b;   /* the operation in A and in B; -1: absent */
     int32_t pushed; /* number of other ends that it explains */
@@ -76,12 +77,12 @@ struct root {
 };
 
 enum diff_class { ONLY_A, ONLY_B, SPLIT, MOVED, REORDERED, LONGER, REREAD, NCLASSES };
-/* Equal changes of operations of one kind; of those that take longer, on one rank. */
+/* Equal changes of operations of one kind; changes of duration are grouped by rank as well. */
 struct diff_cause {
     enum diff_class class;
     int op, rank, n; /* rank -1: any */
     int32_t a, b;    /* the first of them, in A and in B; -1: absent */
-    int64_t effect;  /* as in struct root, of all of them together */
+    int64_t effect;  /* as in struct root, for all of them together */
 };
 
 struct diff_causes {
@@ -100,7 +101,7 @@ struct diff_group {
 
 /* Source of the times of the two sides */
 struct diff_base {
-    const char *of[2]; /* per side: the source of predicted seconds, for people; NULL: its unit says enough */
+    const char *of[2]; /* per side: the source of predicted seconds, as text; NULL: the unit suffices */
     double rate;       /* the factor that converted the prediction's times to seconds; 0: compared unscaled */
     double flops;      /* FLOP per second of the measured jobs, by their CPU time; 0: not known */
 };
@@ -127,7 +128,7 @@ struct diff {
     struct diff_causes causes;
     int32_t *root_of;                /* per operation of A, then per operation of B: its root, or -1 */
     struct diff_groups kinds, links; /* those that contain an operation whose duration changed */
-    bool tells;                      /* there are enough steps to tell a change from chance */
+    bool tells;                      /* there are enough steps to distinguish a change from chance */
     double p[NFIGURES];              /* for the makespan and the bubble; NAN: unknown */
     struct diff_base base;
 };
@@ -141,7 +142,7 @@ int32_t *side_ops(const struct side *side, int r); /* the operation of each of r
 /* Returns whether the rows are the side's operations, one by one. */
 bool side_has_rows(const struct side *side, const struct timeline_rows *rows);
 void side_forget_numbers(struct side *side);     /* drops numbers that the other side lacks */
-bool side_leads(const struct side *side, int o); /* is o the first of a ring of at least two? */
+bool side_leads(const struct side *side, int o); /* returns whether o is the first of a ring of at least two */
 /* diff_clock.c: puts all steps on one clock, each from its own beginning, and starts a message when all its ends have
  * arrived. The medians of the steps become the side's times. Changes the rows. */
 void side_steps(struct side *side, struct timeline_rows *rows);
@@ -155,10 +156,10 @@ int side_nsteps(const struct side *side); /* 1: predicted */
 /* Writes when operation i ended, or how long it took, in each step. */
 void diff_sample(const struct side *side, int i, bool ends, double *out);
 void diff_significance(struct diff *diff);
-/* diff_match.c: runs the whole comparison: what only one side has, what moved or was reordered, what takes longer, then
- * the rest. */
+/* diff_match.c: runs the whole comparison: finds operations on one side only, those that moved or were reordered, those
+ * that take longer, then the rest. */
 struct diff *diff_make(struct side *a, struct side *b);
-bool diff_compares(const struct diff_op *op); /* does its match do all that it does? */
+bool diff_compares(const struct diff_op *op); /* returns whether its match does everything that it does */
 /* diff_cause.c: finds what each operation waited for, the critical paths, the accounts, the roots. */
 void diff_causes(struct diff *diff);
 bool diff_changed(const struct diff_op *op);                   /* whether more than its time changed */
@@ -166,11 +167,12 @@ int64_t diff_shift(const struct diff *diff, int side, int op); /* how much later
 const struct root *diff_root(const struct diff *diff, int side, int op); /* what made it earlier or later, or NULL */
 int64_t diff_begin(const struct side *side, const struct diff_op *op);
 int64_t diff_took(const struct side *side, const struct diff_op *op); /* a RECV: since its SEND began */
-bool diff_waits_in_lane(const struct side *side, int o); /* does o wait for the operation before it in its lane? */
+bool diff_waits_in_lane(const struct side *side, int o); /* returns whether o waits for the operation before it in its
+                                                          * lane */
 int diff_by_weight(const void *x, const void *y);        /* orders roots by how many they pushed, and then how far */
 /* diff_undo.c: finds the causes, and the effects of causes and roots. */
 void diff_undo(struct diff *diff);
-/* diff_why.c: writes what changed and what it bought, without a line's end; and what a cause's operations did. */
+/* diff_why.c: writes what changed and its effect, without a newline; and what a cause's operations did. */
 void put_diff_sentence(struct text *t, const struct diff *diff, const struct measure *measure);
 void put_diff_cause(struct text *t, const struct diff *diff, const struct diff_cause *cause);
 /* diff_group.c */
@@ -192,8 +194,8 @@ void put_changes(struct text *t, const struct diff *diff);  /* "; 3 only in A, 4
 void emit_diff_summary(struct text *out, const struct diff *diff, bool markdown, bool ascii);
 void emit_diff(struct text *out, const struct diff *diff, bool markdown, bool ascii);
 void emit_diff_json(struct text *out, const struct diff *diff);
-/* diff_svg.c: draws both timelines and the difference. Both need times. diff_view.c: the same as data for the viewer.
- * diff_html.c: a page of both, with the text. command: the command that made it. */
+/* diff_svg.c: draws both timelines and the difference. Both need times. diff_view.c writes the same as data for the
+ * viewer, diff_html.c a page with both and the text. command: the command that made it. */
 void emit_diff_svg(struct text *out, const struct diff *diff);
 void emit_diff_view(struct text *out, const struct diff *diff);
 void emit_diff_html(struct text *out, const struct diff *diff, const char *command);

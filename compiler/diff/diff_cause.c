@@ -6,8 +6,8 @@
  * alone, the critical path goes back along the causes from the last operation; for a program, critical_path.c finds it.
  *
  * The account of a side covers the rank that ends last. Its jobs are work. Each wait is divided along the path back
- * from the job that ends it to the wait's beginning: other ranks computing what was needed, messages in flight, lanes
- * busy with something else, memory. The pieces add up to the makespan. */
+ * from the job that ends it to the wait's beginning, into other ranks' computation of what was needed, messages in
+ * flight, lanes busy with something else, and memory. The pieces add up to the makespan. */
 #include "diff.h"
 #include <stdlib.h>
 #include <string.h>
@@ -67,8 +67,8 @@ static void bind_program(struct side *side) {
 
 static const struct side *sorted; /* sort has no context argument */
 
-/* Sorts by end. At equal ends, operations of no length come last; among these, a reduction before the update that needs
- * it, which is in the first lane. */
+/* Sorts by end. At equal ends, zero-length operations come last; among these, a reduction precedes the update that
+ * needs it, which is in the first lane. */
 static int by_end(const void *x, const void *y) {
     int32_t i = *(const int32_t *)x, j = *(const int32_t *)y;
     const struct diff_op *a = &sorted->op[i], *b = &sorted->op[j];
@@ -79,8 +79,7 @@ static int by_end(const void *x, const void *y) {
     return a->lane != b->lane ? b->lane - a->lane : i - j;
 }
 
-/* Returns whether p, by its kind, could make what x needs. Jobs make what is sent; weight gradients end in the
- * update. */
+/* Returns whether p's kind could produce what x needs. Jobs make what is sent; weight gradients end in the update. */
 static bool feeds(const struct diff_op *p, const struct diff_op *x) {
     bool same = p->batch >= 0 && x->batch >= 0 ? p->batch == x->batch : p->stage == x->stage;
     bool sum = !is_job(p->op) && op_access(p->op, ROLE_dw) == (ACC_READ | ACC_WRITE);
@@ -105,7 +104,7 @@ static void bind_rank(struct side *side, int first, int n) {
             consider_cause(side, o, o - 1,
                            side->op[o - 1].stage == op->stage && side->op[o - 1].batch == op->batch ? BY_DATA
                                                                                                     : BY_LANE);
-        while (low < high) { /* finds how many of them ended by the time op began */
+        while (low < high) { /* finds how many of them had ended when op began */
             int mid = (low + high) / 2;
             if (side->op[order[mid]].end <= op->start)
                 low = mid + 1;
@@ -132,7 +131,7 @@ static void bind_rows(struct side *side) {
 
 /* ---- operations that start or end together ---- */
 
-/* Joins two jobs that overlap, which start and end together: one waits for what the other does. */
+/* Joins two overlapping jobs, which start and end together, so that each waits for what the other waits for. */
 static void join_pairs(struct side *side) {
     for (int i = 1; i < side->n; i++) {
         struct diff_op *x = &side->op[i - 1], *y = &side->op[i];
@@ -314,7 +313,7 @@ static void find_roots(const struct diff *diff, int32_t *root, int n) {
                 break;
             at = by;
         }
-        int top = root[at] == WALKING ? at : root[at]; /* any, in a cycle of contradictory times */
+        int top = root[at] == WALKING ? at : root[at]; /* any of them, in a cycle of contradictory times */
         while (len > 0)
             root[path[--len]] = top;
     }

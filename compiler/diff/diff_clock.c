@@ -1,10 +1,11 @@
-/* Several measured steps, timed by several clocks: aligns the clocks in each step, and takes the median of the steps.
+/* Handles several measured steps, timed by several clocks: aligns the clocks in each step, and takes the median over
+ * the steps.
  *
  * No message arrives before it was sent. So the quickest message between two ranks bounds how far one clock is ahead of
  * the other, and these bounds are distances in a graph of ranks (Bellman 1958). The shortest path from rank 0 to a rank
- * gives the most that may be added to its clock, and the path back the least. Both satisfy all bounds, so their
- * midpoint does too, and half their difference is its largest error. If no message contradicts the clocks, they are
- * left alone. Each step is aligned by itself, since clocks drift.
+ * gives the largest offset that may be added to its clock, and the shortest path back the smallest. Both satisfy all
+ * bounds, so their midpoint does too, and half their difference bounds its error. If no message contradicts the clocks,
+ * they are left alone. Each step is aligned by itself, since clocks drift.
  *
  * Medians preserve causality: what ends before another begins in every step also does so in the medians. */
 #include "base/map.h"
@@ -64,9 +65,9 @@ static bool measure_bounds(const struct side *side, const struct timeline_row *r
     return wrong;
 }
 
-/* Lowers far[], which holds initial values, to the most that may be added to each clock; turned: subtracted. A bound
- * says that the clock of `from` is at most `least` ahead of the clock of `to`. Clocks that drift within a step can
- * leave contradictory bounds; as many rounds as there are ranks settle all that can be settled. */
+/* Lowers far[], which holds initial values, to the largest offset that may be added to each clock (with `turned`,
+ * subtracted from it). A bound says that the clock of `from` is at most `least` ahead of the clock of `to`. Clocks that
+ * drift within a step can leave contradictory bounds; one round per rank settles all bounds that can be settled. */
 static void relax(const struct bounds *bounds, double *far, int ranks, bool turned) {
     bool more = true;
     for (int round = 0; more && round < ranks; round++) {
@@ -92,7 +93,7 @@ static double find_shifts(const struct bounds *bounds, int ranks, double *shift,
     relax(bounds, least, ranks, true);
     for (int r = 0; r < ranks; r++)
         error = fmax(error, (most[r] + least[r]) / 2);
-    if (isinf(error)) /* some ranks do not hear from all: put no clock forward, and as few back as possible */
+    if (isinf(error)) /* not every rank hears from all others: move no clock forward, and as few back as possible */
         relax(bounds, shift, ranks, false);
     for (int r = 0; r < ranks && !isinf(error); r++)
         shift[r] = (most[r] - least[r]) / 2;
@@ -120,7 +121,7 @@ static void set_clocks(struct side *side, struct timeline_rows *rows) {
         side->clock[r] = median_of(&all[r * K], K);
 }
 
-/* Starts a message when all its ends have arrived: a rank's wait for the others is not part of it. */
+/* Starts a message when all its ends have arrived: a rank's wait for the others does not count as part of it. */
 static void begin_together(const struct side *side, const struct timeline_rows *rows) {
     for (int o = 0; o < side->n; o++) {
         if (!side_leads(side, o))

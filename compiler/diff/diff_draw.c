@@ -15,7 +15,7 @@ const struct diff_lane *diff_job_lane(const struct side *side, int r) {
     return side->lane_at[r] < side->lane_at[r + 1] && lane->kind == LANE_COMPUTE ? lane : NULL;
 }
 
-/* Returns whether two operations overlap by more than medians of steps may. */
+/* Returns whether two operations overlap by more than half of the shorter; medians of steps may overlap slightly. */
 static bool overlap_in_time(const struct diff_op *x, const struct diff_op *y) {
     int64_t start = x->start > y->start ? x->start : y->start, end = x->end < y->end ? x->end : y->end;
     int64_t least = x->end - x->start < y->end - y->start ? x->end - x->start : y->end - y->start;

@@ -1,11 +1,11 @@
 /* Writes measured costs as a cluster script for the next compile.
  *
- * A stage's job costs its work, the mean of the CPU time that was measured: the mean, because the ranks' work then adds
- * up as it did; and CPU time, because it does not contain the wait for a core. Without CPU times, it costs the median
- * of its durations. For a link, messages of two or more sizes give latency and bandwidth by a line through their
- * medians, whose slope is the median of slopes (Theil 1950, the incomplete method). Messages of one size cannot
- * separate them, and give bandwidth alone. A collective counts as its steps over each link of the ring of its members,
- * for links that have no messages of their own. */
+ * A stage's job costs its mean measured CPU time: the mean, because the ranks' work then adds up to the measured total;
+ * CPU time, because it excludes waiting for a core. Without CPU times, it costs the median of its durations. For a
+ * link, messages of two or more sizes give latency and bandwidth by a line through their medians, whose slope is the
+ * median of slopes (Theil 1950, the incomplete method). Messages of a single size cannot separate the two, and give
+ * bandwidth alone. A collective counts as its steps over each link of the ring of its members, for links that have no
+ * messages of their own. */
 #include "diff.h"
 #include <math.h>
 #include <stdlib.h>
@@ -28,7 +28,8 @@ struct samples {
     double *x;
 };
 
-/* Writes the work of an operation in each step: its CPU time, and all of its message's; else how long it took. */
+/* Writes an operation's work in each step: its CPU time, with its whole message's; or, without CPU times, its
+ * duration. */
 static void sample_work(const struct side *side, int i, double *out) {
     diff_sample(side, i, false, out);
     if (!measures_work(side))
@@ -78,7 +79,7 @@ static double group_cost(const struct samples *samples, int g, bool work) {
     return work ? sum / n : median;
 }
 
-/* Writes the distribution of each group of an operation as a comment: its least, quartiles and most. */
+/* Writes, as a comment, the distribution of each group of an operation: minimum, quartiles and maximum. */
 static void put_spread(struct text *t, const struct samples *samples, int op, int stages) {
     for (int s = 0; s < stages; s++) {
         const double *x = &samples->x[samples->at[op * stages + s]];
@@ -90,7 +91,7 @@ static void put_spread(struct text *t, const struct samples *samples, int op, in
     }
 }
 
-/* Formats with six digits; measurements are good to no more. */
+/* Formats with six digits; measurements are no more precise. */
 static const char *rounded_text(double x, char buf[32]) {
     if (isinf(x))
         return "math.huge";
@@ -173,8 +174,8 @@ static void add_point(struct points *points, struct point point) {
 
 /* Adds the points of a collective over its members, ascending; side's own ring goes the other way after the first. It
  * counts as the steps of a tree, which the prediction uses if links are alike (passes/collective.c): s = ceil(log2 n)
- * steps, or twice that, in which n - 1 shards move in all each time. So a prediction with the fitted costs gives back
- * what was measured. */
+ * steps, or twice that, in which n - 1 shards move in total each time. So a prediction with the fitted costs reproduces
+ * the measurement. */
 static void add_ring(struct points *points, const struct side *side, int first, double took) {
     const struct diff_op *op = &side->op[first];
     int members = 1, from = op->rank, steps = 0;
@@ -237,7 +238,7 @@ static struct line fit_line(const struct point *point, int n) {
         line.bandwidth = 1 / per_byte;
         return line;
     }
-    for (int a = 0; a < n; a++) /* one size, or size has no effect: take all the time as bandwidth */
+    for (int a = 0; a < n; a++) /* one size, or size has no effect: attribute all the time to bandwidth */
         rest[a] = point[a].took / (double)point[a].bytes;
     double each = median_of(rest, n);
     line.latency = 0;
@@ -245,8 +246,8 @@ static struct line fit_line(const struct point *point, int n) {
     return line;
 }
 
-/* Reduces one link's points, up to end, to one per size, at out, using messages or, if there are none, rings. Returns
- * their number. */
+/* Reduces one link's points, up to `end`, to one per size, and stores them at `out`. Uses messages or, if there are
+ * none, rings. Returns their number. */
 static int sizes_of(const struct point *point, const struct point *end, struct point *out) {
     double *took = NEW(double, end - point);
     int sizes = 0;
@@ -300,7 +301,8 @@ static bool put_link_lines(struct text *t, const struct line *line, int lines, b
 
 /* ---- the script ---- */
 
-/* Returns the speed for what was not measured: FLOP of all jobs over their seconds. 0: the prediction gives no FLOP. */
+/* Returns the speed for whatever was not measured: FLOP of all jobs over their seconds. 0: the prediction gives no
+ * FLOP. */
 static double flops_of(const struct diff *diff, const struct side *measured, const struct side *predicted) {
     double was = 0, is = 0;
     if (diff->base.flops > 0)

@@ -1,7 +1,6 @@
-/* Compares durations on both sides by kind of operation and by link, for example to see how far a prediction is from a
- * measurement. Each operation gives one ratio, its duration in B over its duration in A. A group's bias is the median
- * of the ratios, its spread the quartiles. The test of whether a change is more than chance uses the group's sum in
- * each step. */
+/* Compares durations on both sides by kind of operation and by link, for example to see how far off a prediction is.
+ * Each operation gives one ratio, its duration in B over its duration in A. A group's bias is the median of the ratios,
+ * its spread the quartiles. The test of whether a change is more than chance uses the group's sum in each step. */
 #include "base/map.h"
 #include "diff.h"
 #include <string.h>
@@ -62,7 +61,7 @@ static void add_all(const struct diff *diff, const struct grouping *grouping, st
     }
 }
 
-/* Puts the groups in which something changed at *out. Returns their number. */
+/* Stores the groups in which something changed in *out. Returns their number. */
 static int make_groups(const struct diff *diff, const struct grouping *grouping, struct diff_group **out) {
     struct diff_group *group = *out = NEW(struct diff_group, grouping->n);
     int n[2] = {side_nsteps(diff->side[0]), side_nsteps(diff->side[1])}, kept = 0;
@@ -86,8 +85,8 @@ static struct grouping by_kind(const struct side *side) {
     return grouping;
 }
 
-/* Groups by link. A message belongs to the link it arrives over, with its RECV's duration, counted from its SEND's
- * start; a reduction belongs to its group's lane. */
+/* Groups by link. A message belongs to the link it arrives over, and counts with its RECV's duration from the SEND's
+ * start. A reduction belongs to its group's lane. */
 static struct grouping by_link(const struct side *side) {
     struct grouping grouping = {NEW(int32_t, side->n), 0, NEW(const char *, side->n)};
     struct map map = map_new((size_t)side->n);

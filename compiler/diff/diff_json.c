@@ -64,7 +64,7 @@ static void put_roots_json(struct text *t, const struct diff *diff) {
     put(t, "]");
 }
 
-/* Writes what changed and why, in words and as the causes' effects. */
+/* Writes what changed and why, as a sentence and as causes with their effects. */
 static void put_why_json(struct text *t, const struct diff *diff) {
     static const char *const class_name[NCLASSES] = {"only_a", "only_b", "split", "moved", "reordered", "longer"};
     double last = fmax((double)diff->side[0]->makespan, (double)diff->side[1]->makespan) * diff->tick;
@@ -118,7 +118,7 @@ static void put_groups_json(struct text *t, const char *key, const char *name, c
 }
 
 /* Writes each side's steps and the offsets added to its ranks' clocks, in seconds; null: it is predicted. A null error
- * is unknown: some ranks do not hear from all. */
+ * means unknown: some rank does not hear from all others. */
 static void put_sides_json(struct text *t, const struct diff *diff) {
     char x[32];
     put(t, ",\n  \"measured\": {");

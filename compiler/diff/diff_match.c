@@ -10,7 +10,7 @@ struct matcher {
     struct side *side[2];
     int32_t *nth[2]; /* per operation: its number among its equals */
     struct map map;
-    bool ranks; /* operations are equal only on one rank */
+    bool ranks; /* operations are equal only if on the same rank */
 };
 
 static bool same_operation(const struct matcher *matcher, const struct diff_op *x, int nx, const struct diff_op *y,
@@ -61,7 +61,7 @@ static void match_left(struct matcher *matcher) {
     }
 }
 
-/* Renumbers unmatched operations in the order of ranks and lanes, since they have other equals without the rank. */
+/* Renumbers unmatched operations in the order of ranks and lanes, since ignoring the rank gives them other equals. */
 static void renumber_unmatched(struct matcher *matcher, int side) {
     const struct side *s = matcher->side[side];
     int32_t *nth = matcher->nth[side];
@@ -234,9 +234,10 @@ static void match_ticks(struct diff *diff) {
             if (side->lane[l].kind == LANE_COMPUTE)
                 side->work += (double)work_of(side, &side->lane[l]);
     }
-    /* Sums of decimal fractions differ in their last bits with the order of addition, which is no change. */
+    /* Sums of decimal fractions differ in their last bits with the order of addition; that does not count as a
+     * change. */
     int64_t least = diff->least = llround(last / diff->tick * 1e-9);
-    /* A message's duration is only as exact as the clocks of its ends. */
+    /* A message's duration is only as accurate as the clocks at its two ends. */
     double error = diff->side[0]->clock_error + diff->side[1]->clock_error;
     int64_t unsure = least + llround(2 * fmin(error, last) / diff->tick);
     for (int i = 0; i < diff->side[0]->n; i++) {
@@ -283,7 +284,8 @@ static void set_rate(struct diff *diff) {
     }
 }
 
-/* Shares the waits of the other side's program with a timeline of exactly its instructions, such as its measurement. */
+/* Gives a timeline the waits of the other side's program, if it has exactly that program's instructions, as its
+ * measurement does. */
 static void lend_waits(struct side *to, const struct side *from) {
     bool same = to->n == from->n && to->nlanes == from->nlanes && to->workers == from->workers;
     for (int i = 0; same && i < to->n; i++)

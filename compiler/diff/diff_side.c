@@ -1,4 +1,4 @@
-/* Builds one side of a diff, a list of operations, from a program, with times or without, or from the rows of a
+/* Builds one side of a diff, a list of operations, from a program (with or without times) or from the rows of a
  * timeline. */
 #include "base/map.h"
 #include "diff.h"
@@ -35,7 +35,7 @@ static void number_equals(struct side *side) {
                 op->nth = side->op[k].nth + 1;
                 break;
             }
-        map.slot[at] = i + 1; /* the last of its equals stands for all of them */
+        map.slot[at] = i + 1; /* the last of its equals represents all of them */
     }
 }
 

@@ -1,7 +1,7 @@
 /* Finds differences between sides that are no larger than those between the steps of a measured side.
  *
  * Two measured sides: the rank-sum test (Mann & Whitney 1947), exact for few steps without ties, otherwise by the
- * normal distribution. Among many operations some would seem to differ by chance, so the false discovery rate is held
+ * normal distribution. Among many operations, some would differ by chance alone, so the false discovery rate is limited
  * to 5 % (Benjamini & Hochberg 1995).
  *
  * A prediction against measured steps: the sign test of whether the steps lie on both sides of the prediction, for each
@@ -19,7 +19,7 @@ static double orders(int n, int m, int u) {
     static bool filled;
     for (int i = 0; !filled && i <= EXACT; i++)
         for (int j = 0; j <= EXACT; j++)
-            for (int k = 0; k <= i * j; k++) /* the last of the row is of the second kind, or of the first */
+            for (int k = 0; k <= i * j; k++) /* the last in the row is of the second kind, or of the first */
                 count[i][j][k] =
                     !i || !j ? 1 : (k <= i * (j - 1) ? count[i][j - 1][k] : 0) + (k >= j ? count[i - 1][j][k - j] : 0);
     filled = true;
@@ -126,8 +126,8 @@ static int by_p(const void *x, const void *y) {
     return a->p != b->p ? (a->p > b->p) - (a->p < b->p) : a->op - b->op;
 }
 
-/* Returns how many of the n findings count as changes. shared: the most for which the last one's p is at most its share
- * of CHANCE. */
+/* Returns how many of the n findings count as changes. shared: the largest count for which the last one's p is at most
+ * its share of CHANCE. */
 static int count_chosen(struct finding *finding, int n, bool shared) {
     sort(finding, (size_t)n, sizeof *finding, by_p);
     for (int i = n; i > 0; i--)

@@ -73,7 +73,8 @@ static uint32_t mix_colors(uint32_t a, uint32_t b, double of_b) {
     return rgb;
 }
 
-/* Returns a colour from blue over white to red, at -1 to 1: ColorBrewer's RdBu, also for colour-blind readers. */
+/* Returns a colour from blue through white to red, for -1 to 1: ColorBrewer's RdBu, which suits colour-blind
+ * readers. */
 static uint32_t diverging(double at) {
     static const uint32_t stop[] = {0x2166ac, 0x67a9cf, 0xf7f7f7, 0xef8a62, 0xb2182b};
     double x = (at + 1) * 2;
@@ -192,7 +193,8 @@ static void put_panel(struct text *t, struct picture *picture, int panel) {
         put(t, "<text class=\"l\" x=\"%d\" y=\"%.2f\">rank %d</text>\n", LEFT - 5, y + picture->row / 2 + 3.6, r);
         put(t, "<rect fill=\"url(#idle)\" x=\"%d\" y=\"%.2f\" width=\"%.2f\" height=\"%g\"/>\n", LEFT, y, right - LEFT,
             picture->row);
-        for (int critical = 0; lane && critical < 2; critical++) /* the critical last, not to be covered */
+        for (int critical = 0; lane && critical < 2; critical++) /* critical operations last, so that nothing covers
+                                                                  * them */
             for (int i = lane->first; i < lane->first + lane->n; i++)
                 if (side->op[i].critical == critical && diff_draws(side, i))
                     put_operation(t, picture, panel, i);

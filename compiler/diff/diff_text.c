@@ -1,4 +1,4 @@
-/* Prints a diff for people: what changed, where the time went, and why. As plain text or as Markdown. */
+/* Prints a diff for people, as plain text or as Markdown: what changed, where the time went, and why. */
 #include "diff.h"
 #include <math.h>
 #include <stdlib.h>
@@ -350,7 +350,7 @@ static void put_written_out(struct text *t, const struct diff *diff) {
     }
 }
 
-/* Prints what the sides are, and what their times are made from. */
+/* Prints what the sides are, and the sources of their times. */
 static void put_sides(struct text *t, const struct diff *diff, bool ascii) {
     put(t, "A %s\nB %s\n", diff->side[0]->name, diff->side[1]->name);
     for (int k = 0; k < 2; k++)
@@ -373,7 +373,7 @@ static void put_sides(struct text *t, const struct diff *diff, bool ascii) {
     put(t, "\n");
 }
 
-/* Says how to see each change. */
+/* Prints how to see each change. */
 static void put_hint(struct text *t, const struct diff *diff) {
     struct text changes = {0};
     put_changes(&changes, diff);

@@ -1,13 +1,13 @@
-/* Finds what each change bought: how long both sides would take if it were undone.
+/* Finds the effect of each change: how long both sides would take if it were undone.
  *
- * Both sides are simulated as they ran: an operation starts as long after the last of those that it waits for as it
- * did, and takes as long as it did. Undoing a change takes the operation out of a side: it takes no time, its lane goes
- * on without it, and what needs its result waits for what it needed itself. An operation that only takes longer takes
- * as long as in A instead. The effect of a change is what taking it out of B gives back, less what taking it out of A
- * does. So the effects of single changes need not add up to the difference of the makespans.
+ * Both sides are simulated as they ran: every operation keeps its duration, and its delay after the last of the
+ * operations that it waits for. Undoing a change removes the operation from a side: it takes no time, its lane
+ * continues without it, and whatever needs its result waits for what it needed. An operation that only takes longer
+ * takes as long as in A instead. The effect of a change is the time saved by removing it from B, minus the time saved
+ * by removing it from A. So the effects of single changes need not add up to the difference of the makespans.
  *
- * A simulation is linear. Equal changes are undone together, and each root alone; of many roots, the longest
- * operations, so that all simulations together visit at most MOST_VISITS operations. */
+ * A simulation is linear. Equal changes are undone together, and each root alone. If there are many roots, only the
+ * longest operations are undone, so that all simulations together visit at most MOST_VISITS operations. */
 #include "diff.h"
 #include <stdlib.h>
 #include <string.h>
@@ -30,12 +30,12 @@ struct lists {
 struct replayed {
     const struct side *side;
     struct lists waits; /* what each operation waits for; ~op: the one before it in its lane */
-    int32_t *order;     /* operations, each after all that it waits for, and a message's operations together */
-    int64_t *gap;       /* per operation: from when all that its message waits for has ended to its start */
+    int32_t *order;     /* operations, each after everything that it waits for, with a message's operations together */
+    int64_t *gap;       /* per operation: time from the end of everything that its message waits for to its start */
     int64_t *took;      /* per operation: its duration, or what replaces it */
-    bool *out;          /* per operation: it is taken out */
-    int64_t *end;       /* per operation: when what needs it can go on */
-    int64_t *lane_end;  /* per operation: when its lane can go on */
+    bool *out;          /* per operation: whether it is removed */
+    int64_t *end;       /* per operation: when operations that need it can start */
+    int64_t *lane_end;  /* per operation: when its lane can continue */
     int64_t makespan;   /* with nothing undone */
 };
 
@@ -66,7 +66,8 @@ static int32_t leader_of(const struct side *side, int32_t i) {
     return least;
 }
 
-/* Adds what the instructions of a program need from earlier ones of their own lane, for which they do not wait. */
+/* Adds needs within a lane: what a program's instructions need from earlier ones of their own lane, for which the
+ * streams have no waits. */
 static void add_needs(const struct side *side, struct edges *edges) {
     struct producers producers = producers_of(side->waits);
     for (int r = 0; r < side->workers; r++) {
@@ -139,7 +140,8 @@ static int32_t *sort_ops(const struct side *side, const struct lists *waits) {
 
 /* ---- the simulation ---- */
 
-/* Returns when all that operation i waits for has ended; lane: or else only what its lane waits for. */
+/* Returns when what operation i waits for has ended: with `data`, what it needs; with `lane`, the operation before it
+ * in its lane. */
 static int64_t awaited(const struct replayed *re, int32_t i, bool data, bool lane) {
     int64_t t = 0;
     for (int32_t w = re->waits.at[i]; w < re->waits.at[i + 1]; w++) {
@@ -151,7 +153,7 @@ static int64_t awaited(const struct replayed *re, int32_t i, bool data, bool lan
     return t;
 }
 
-/* Returns when all that i's message waits for has ended; lane: or else only what it needs. */
+/* Returns when everything that i's message needs has ended and, with `lane`, the operations before it in its lanes. */
 static int64_t awaited_by_all(const struct replayed *re, int32_t i, bool lane) {
     int64_t t = awaited(re, i, true, lane);
     for (int32_t o = re->side->op[i].ring; o != i; o = re->side->op[o].ring) {
@@ -206,7 +208,7 @@ static enum diff_class class_of(const struct diff *diff, int32_t a, int32_t b) {
     return op->moved ? MOVED : op->reordered ? REORDERED : op->longer ? LONGER : NCLASSES;
 }
 
-/* Undoes a change, or does it again. */
+/* Undoes a change, or reapplies it. */
 static void undo(struct replayed re[2], const struct diff *diff, int32_t a, int32_t b, bool undone) {
     enum diff_class class = class_of(diff, a, b);
     int32_t op[2] = {a, b};
@@ -222,19 +224,20 @@ static void undo(struct replayed re[2], const struct diff *diff, int32_t a, int3
         int32_t o = op[k];
         if (o < 0)
             continue;
-        do { /* a message goes as a whole */
+        do { /* a message is removed as a whole */
             re[k].out[o] = undone;
             o = side[k]->op[o].ring;
         } while (o != op[k]);
     }
 }
 
-/* Returns the change of the makespan that B owes to what is undone. */
+/* Returns the part of the makespan's difference that is due to the undone changes. */
 static int64_t effect_of(struct replayed re[2]) {
     return (re[1].makespan - run_again(&re[1])) - (re[0].makespan - run_again(&re[0]));
 }
 
-/* A bound of the time that an operation takes on either side, by which the first are chosen of too many. */
+/* Returns the longer of an operation's durations on the two sides. If there are too many roots, the longest are
+ * chosen. */
 static int64_t longest_of(const struct diff *diff, int32_t a, int32_t b) {
     int64_t in_a = a >= 0 ? diff->side[0]->op[a].end - diff->side[0]->op[a].start : 0;
     int64_t in_b = b >= 0 ? diff->side[1]->op[b].end - diff->side[1]->op[b].start : 0;

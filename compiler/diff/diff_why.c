@@ -1,4 +1,4 @@
-/* Says in a sentence what changed between two sides and what it bought, and lists the largest causes. */
+/* Writes a sentence on what changed between two sides and its effect, and lists the largest causes. */
 #include "diff.h"
 #include <math.h>
 #include <stdlib.h>
@@ -79,7 +79,7 @@ static void put_part(struct text *t, const struct diff *diff, const struct part 
     }
 }
 
-/* Lists the changes, jobs before all else. Returns whether there are any. */
+/* Lists the changes, jobs first. Returns whether there are any. */
 static bool put_parts(struct text *t, const struct diff *diff) {
     struct part part[6 * NCLASSES];
     int n = list_parts(diff, part), jobs = 0, shown, rest = 0;
@@ -101,9 +101,9 @@ static bool put_parts(struct text *t, const struct diff *diff) {
     return n > 0 || diff->reread > 0;
 }
 
-/* ---- what it bought ---- */
+/* ---- its effect ---- */
 
-/* Says how a share of the time changed. */
+/* Writes how a share of the time changed. */
 static void put_share(struct text *t, enum account account, const char *time, const char *unit, bool less) {
     static const char *const of[NACCOUNTS] = {"",           " for its dependencies", " for messages",
                                               " for lanes", " for memory",           ", which no change explains"};
@@ -124,8 +124,8 @@ static int largest_change(const struct diff *diff, const bool used[NACCOUNTS], i
     return best;
 }
 
-/* Says where the time went: the shares, largest first, that change as the makespan does, until they make most of its
- * change; and the largest that changes the other way, if it matters. */
+/* Writes where the time went. Lists the shares that change in the makespan's direction, largest first, until they
+ * explain most of its change; then the largest share that changes the other way, if it matters. */
 static void put_shares(struct text *t, const struct diff *diff, const struct measure *measure) {
     int64_t total = diff->side[1]->makespan - diff->side[0]->makespan, left = total, against = 0;
     bool used[NACCOUNTS] = {0};

@@ -53,7 +53,7 @@ static const char *lane_symbol(const struct lane *lane) {
 /* ---- buffers and instructions ---- */
 
 /* A rank's view with the names of its parts. Columns have the same width in all ranks' files, and lists have no
- * columns, so a longer name or number moves no other line. */
+ * columns, so a longer name or number does not shift other lines. */
 struct emit {
     struct text *t;
     const struct program *p;

@@ -121,7 +121,7 @@ static void emit_layers(struct text *t, const struct rt_stage *s, const char *na
     put_word(t, "};\n");
 }
 
-/* Writes n stages into an array of that name, of which those with layers are here. slices: per stage; 0: whole
+/* Writes n stages into an array of that name. Only this rank's stages have layers. slices: per stage; 0: whole
  * microbatches. */
 static void emit_stages(struct text *t, const struct rt_stage *stage, int n, int slices, const char *array,
                         const struct units *units) {

@@ -81,7 +81,7 @@ static void put_per_stage(struct text *t, const char *key, const int *value, int
 }
 
 void emit_json(struct text *out, const struct report *report) {
-    bool unknown = report->measured > 0; /* how a measured step meets the next */
+    bool unknown = report->measured > 0; /* how a measured step overlaps the next */
     put(out, "{\n  \"schema\": 1,\n  \"schedule\": ");
     put_string(out, report->schedule);
     put(out, ",\n  \"workers\": %d,\n  \"stages\": %d,\n  \"batches\": %lld,\n", report->workers, report->stages,

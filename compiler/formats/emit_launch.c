@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* mpicc links MPI. Where it is missing, a C compiler links what stands in for the runtime's part over MPI, so the ranks
- * meet over TCP alone. A runtime that was built without MPI has no such library, and needs none. */
+/* mpicc links MPI. Where it is missing, a C compiler links a stub for the runtime's MPI part, so the ranks can only
+ * communicate over TCP. A runtime built without MPI has no such library, and needs none. */
 static void put_compiler(struct text *t) {
     put(t, "compiler := $(or $(MPICC),$(shell command -v mpicc >/dev/null 2>&1 && echo mpicc))\n"
            "ifneq ($(goals),)\n"
@@ -23,8 +23,8 @@ static void put_compiler(struct text *t) {
            "endif\n");
 }
 
-/* A C compiler builds rank<k>.cu for both: the file is a table, and the kernels are in the library. units: the model's
- * own, which differ for CPUs and GPUs. */
+/* A C compiler builds rank<k>.cu for CPUs and for GPUs, since the file is only a table and the kernels are in the
+ * library. units: objects of the model's own units, which differ for CPUs and GPUs. */
 static void put_build(struct text *t, const char *suffix, const char *runtime, const char *units, const char *flags) {
     put(t,
         "$(ranks:=%s): rank%%%s: rank%%.cu $(lib-%s)%s\n"
@@ -149,7 +149,7 @@ void emit_starter(struct text *t, const struct program *p, const char *suffix) {
         suffix, suffix, p->workers - 1, *suffix ? " gpu" : "", suffix);
 }
 
-/* mpirun reads a relative path from where it is started. */
+/* mpirun resolves a relative path from the folder it is started in. */
 void emit_app(struct text *t, const struct program *p, const char *dir, const char *suffix) {
     for (int r = 0; r < p->workers; r++)
         put(t, "-np 1 %s/rank%d%s\n", dir, r, suffix);

@@ -2,8 +2,8 @@
  * one cell per job.
  *
  * The form with communication is PyTorch's own lowering of the form without, cell for cell, so PyTorch runs the same
- * whichever it gets. UNSHARD and RESHARD keep the weights of the next three stages available, and REDUCE_GRAD follows a
- * stage's last backward. Sends and receives are placed by visiting the ranks in turn, one cell at a time. A sender
+ * program with either. UNSHARD and RESHARD keep the weights of the next three stages available, and REDUCE_GRAD follows
+ * a stage's last backward. Sends and receives are placed by visiting the ranks in turn, one cell at a time. A sender
  * inserts its peer's receive at the peer's current position, which is a safe order. It waits for a forward's send after
  * the backward that proves its receipt, and for a backward's send at the end of its row. When PyTorch drops two stages
  * at once, it uses the order of a Python set; here the lower one goes first.
@@ -91,7 +91,7 @@ static void list_jobs(struct torch *torch, const struct sched *sc) {
             int32_t j = sc->order[r][i], other = partner_of(sp, j);
             const struct job *job = &sp->job[j];
             if (job->pair && other < 0)
-                continue; /* it is in its pair's first job's cell */
+                continue; /* it is in the cell of its pair's first job */
             add_cell(&torch->row[r], (struct cell){job->d, job->s, job->b, j, other});
         }
 }

@@ -2,7 +2,7 @@
  * memory.
  *
  * Viewers count in whole nanoseconds and locate an arrow's ends by the slice open at that time. So every slice takes at
- * least a nanosecond, and slices of a lane never touch twice: if many messages take no time, each is drawn a nanosecond
+ * least a nanosecond, and slices of a lane never overlap: if many messages take no time, each is drawn a nanosecond
  * later than the last. A receive is drawn no earlier than its send. */
 #include "emit_trace.h"
 #include <math.h>
@@ -40,8 +40,8 @@ const char *slice_category(const struct instr *in) {
     return op_lane[in->op] == LANE_GROUP ? "collective" : lanekind_row(op_lane[in->op])->word;
 }
 
-/* Returns the nanoseconds drawn per unit: a second as a second, a unit of cost as a millisecond, a FLOP as a
- * nanosecond. If there are too many to see, tenths of that, and so on. */
+/* Returns the nanoseconds drawn per unit: a second is drawn as a second, a unit of cost as a millisecond, a FLOP as a
+ * nanosecond. If that is too long to display, uses a tenth of it, and so on. */
 double trace_unit(const char *unit, const struct steps *steps) {
     double ns = unit[0] == 's' ? 1e9 : unit[1] == 0 ? 1e6 : 1;
     while (steps->of[steps->n - 1].makespan * ns > 1e15)
@@ -152,7 +152,7 @@ static void collect_marks(struct trace *trace, const struct program *p, int nste
 /* ---- memory ---- */
 
 /* Computes a rank's memory levels over all steps: each step ends at the level it began with. If several levels fall
- * into one nanosecond, the last counts. */
+ * into one nanosecond, the last one is used. */
 static void find_levels(struct trace *trace, const struct rank *k, const struct steps *steps, int r) {
     size_t cap = 0;
     int n = 0;

@@ -42,7 +42,7 @@ static void put_kernel(struct text *t, const struct program *p, const struct ran
     put_slice_args(t, &p->names, k, in);
 }
 
-/* Returns the step's end. A rank's steps never overlap, even if the clocks were set differently in each. */
+/* Returns the step's end. A rank's steps never overlap, even if its clock was offset differently in each. */
 static int64_t put_step(struct text *t, const struct program *p, const struct timeline *tl, double unit_ns, int r,
                         int step, int64_t after) {
     const struct rank *k = &p->rank[r];

@@ -4,8 +4,8 @@
 #include "base/text.h"
 #include <stddef.h>
 
-/* The form of a member: a number, one of `words`, or a struct of `rows`, with its members' names or, if these are
- * evident, with values alone */
+/* The form of a member: a number, one of `words`, or a struct of `rows`, written with its members' names or, if these
+ * are evident, with values only */
 enum field_kind { FIELD_INT, FIELD_LONG, FIELD_FLOAT, FIELD_DOUBLE, FIELD_WORD, FIELD_STRUCT, FIELD_VALUES };
 struct field_row {
     const char *name; /* NULL: no more rows */

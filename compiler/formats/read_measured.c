@@ -34,7 +34,7 @@ static struct timeline_rows *merge_ranks(const char *dir, struct timeline_rows *
     return all;
 }
 
-/* Dies if one of the n ranks has a peer outside them: a folder may have been copied in part. */
+/* Dies if one of the n ranks has a peer that is not among them, as in a folder that was only partly copied. */
 static void check_peers(const char *dir, struct timeline_rows **of, int n) {
     for (int r = 0; r < n; r++)
         for (int i = 0; i < of[r]->n; i++)

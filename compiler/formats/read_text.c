@@ -1,8 +1,8 @@
 /* Reads the program's text form (emit_text.c describes it).
  *
- * Makes one pass over the lines, with one look ahead per rank: operands name buffers, which are listed in the rank's
- * last section. Waits may name later instructions, so a rank's waits are resolved once its issue order is known. Memory
- * is taken in proportion to the lines read, and every number is checked against what it counts. So an invalid file
+ * Makes one pass over the lines, with one look ahead per rank, because operands name buffers, which the rank's last
+ * section lists. Waits may name later instructions, so a rank's waits are resolved once its issue order is known.
+ * Memory use is proportional to the lines read, and every number is checked against what it counts. So an invalid file
  * cannot make the reader crash, hang or take more memory than its length allows. */
 #include "read_text.h"
 #include <assert.h>

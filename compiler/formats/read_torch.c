@@ -10,9 +10,9 @@
  * Earlier versions of PyTorch have no waits, and PyTorch 2.5 spells the three gradients B, W and BW.
  *
  * A file has either the jobs alone, and then may have empty cells, or also all communication, and then may not. PyTorch
- * accepts much that cannot run. Here every cell must match the grammar, and each microbatch must pass each stage once.
- * Each tensor that changes ranks must be sent and received by the right ranks, in the same order on both, and the rows
- * must run to their ends. */
+ * accepts many files that cannot run. Here every cell must match the grammar, and each microbatch must pass each stage
+ * once. Each tensor that changes ranks must be sent and received by the right ranks, in the same order on both, and the
+ * rows must run to their ends. */
 #include "read_torch.h"
 #include <ctype.h>
 #include <limits.h>
@@ -40,8 +40,8 @@ const char *torch_spelled(const struct csv *csv, const struct action *action) {
     return action->b < 0 ? format("%d%s", action->s, word) : format("%d%s%d", action->s, word, action->b);
 }
 
-/* Returns whether a file is such a CSV: it has a number first, after any blanks, commas, quotes and parentheses; no
- * script does. */
+/* Returns whether a file is such a CSV: after any blanks, commas, quotes and parentheses, it begins with a number,
+ * which no script does. */
 bool is_torch(const char *file, const char *src) {
     size_t n = strlen(file);
     return (n > 4 && strcmp(file + n - 4, ".csv") == 0) || isdigit((unsigned char)src[strspn(src, " \t\r\n,(\"")]);
@@ -164,7 +164,7 @@ static void read_rows(struct csv *csv) {
         FAIL(csv, &empty, "this cell is empty; a schedule with %s must have no empty cells", "communication");
 }
 
-/* Renames the backwards of a file in PyTorch 2.5's spelling. A file with BW is in it, and so is one with W, B and no
+/* Renames the backwards of a file in PyTorch 2.5's spelling. A file with BW uses it, and so does one with W, B and no
  * I. */
 static void respell(struct csv *csv) {
     const struct action *whole = NULL, *first[NDIRS] = {0};

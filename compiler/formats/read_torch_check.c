@@ -105,7 +105,7 @@ static void check_complete(const struct csv *csv) {
         }
 }
 
-/* Returns the index of the send that a receive gets; -1: the action is no receive. */
+/* Returns the index of the send that a receive matches; -1: the action is no receive. */
 static int32_t matching_send(const struct csv *csv, const struct action *action) {
     return action->what == RECV_F   ? find_action(csv, SEND_F, action->s - 1, action->b)
            : action->what == RECV_B ? find_action(csv, SEND_B, action->s + 1, action->b)
@@ -187,8 +187,8 @@ static void check_weights(const struct csv *csv) {
 
 /* ---- the rows run to their ends ---- */
 
-/* Returns what an action waits for, apart from earlier ones in its row; -1: nothing. which: 0 or 1, as there may be
- * two. */
+/* Returns what an action waits for, apart from earlier actions in its row; -1: nothing. which: 0 or 1, since there may
+ * be two such waits. */
 static int32_t need_of(const struct csv *csv, const struct action *action, int which) {
     int s = action->s, b = action->b;
     bool from_below = s > 0 && (!csv->comms || csv->rank[s - 1] == csv->rank[s]);
@@ -239,7 +239,8 @@ static void check_runs(const struct csv *csv) {
                 more = true;
             }
     }
-    /* Report an action that waits for its own row, if any: it explains more than the actions that wait for it. */
+    /* Reports an action that waits for its own row, if there is one: it explains more than the actions that wait for
+     * it. */
     for (int own = 1; left > 0 && own >= 0; own--)
         for (int r = 0; r < csv->rows; r++) {
             const struct action *action = &csv->action[at[r]];

@@ -1,7 +1,7 @@
-/* Reads timeline.tsv as emit_tsv writes it, also without the column `unit`, which earlier versions lacked. Also reads
- * measured timelines: these have a leading column `step`, and repeat the same rows for each step, except for the times,
- * which are in seconds. They may end with the columns `cpu`, the CPU seconds of each instruction, and `cores`, the
- * number of cores that the ranks shared.
+/* Reads timeline.tsv as emit_tsv writes it, and also without the column `unit`, which earlier versions lacked. Also
+ * reads measured timelines: these have a leading column `step`, and repeat the same rows for each step, except for the
+ * times, which are in seconds. They may end with the columns `cpu`, the CPU seconds of each instruction, and `cores`,
+ * the number of cores that the ranks shared.
  *
  * The format is strict: tab-separated columns, empty only if they do not apply, and rows by step, rank, lane and start.
  * Reads in one pass, with memory proportional to the number of lines. */
@@ -12,7 +12,7 @@
 
 static const char header[] = "rank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes";
 
-/* limits that let a slice of a microbatch be one number */
+/* limits that let one number identify a slice of a microbatch */
 enum { MOST_SLICE = 1023, MOST_BATCH = INT32_MAX / (MOST_SLICE + 1) - 1 };
 
 struct table {

@@ -1,4 +1,4 @@
-/* Checks that a program's text form says all that the program does.
+/* Checks that a program's text form contains everything that the program does.
  *
  * People diff, verify and keep the text, so it must distinguish everything. It is read again like any file, and the
  * result is compared with the program, instruction by instruction. */
