@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An arena of chunks, filled one after the other and freed all at once. A large request gets a chunk of its own, so
- * that realloc can grow an array by remapping pages and leaves no old copies. A scratch reuses its large chunks:
- * clearing their pages takes a fraction of the kernel's time for new ones. */
+/* An arena of chunks, filled one after the other and freed all at once. A large request gets its own chunk, so that
+ * realloc can grow an array by remapping pages, without leaving old copies behind. A scratch reuses its large chunks,
+ * since clearing their pages takes a fraction of the time that the kernel needs for new ones. */
 struct chunk {
     struct chunk *prev, *next;
     size_t used, size; /* size: bytes after the header */
@@ -107,7 +107,8 @@ static void free_chunk(struct chunk *chunk) {
     spare = chunk;
 }
 
-/* Frees the scratch's chunks: they come before the one that was open at its begin or, if large, right after that. */
+/* Frees the scratch's chunks: in the list they precede the chunk that was open at its beginning or, if large, come
+ * right after it. */
 void scratch_end(struct scratch scratch) {
     for (struct chunk *chunk = chunks, *next; chunk && (chunk == scratch.open || chunk->depth >= scratch.depth);
          chunk = next) {

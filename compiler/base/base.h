@@ -17,7 +17,7 @@ void free_all(void);
 /* Memory allocated between scratch_begin and scratch_end is freed at the end; an older array must not grow meanwhile.
  * Scratches nest, and one that is never ended lasts until free_all. */
 struct scratch {
-    struct chunk *open; /* the chunk that was open at the begin, and its used bytes */
+    struct chunk *open; /* the chunk that was open at the beginning, and its used bytes */
     size_t used, depth;
 };
 struct scratch scratch_begin(void);
@@ -25,7 +25,7 @@ void scratch_end(struct scratch scratch);
 const char *scratch_end_keeping(struct scratch scratch, const char *s); /* ends it; returns a copy of its string s */
 size_t allocated(void);                                                 /* bytes allocated since the last free_all */
 
-/* Grows an array in the arena. It keeps its contents; new elements are uninitialised. */
+/* Grows an array in the arena. Keeps its contents; new elements are uninitialised. */
 void *grow_bytes(void *p, size_t *cap, size_t need, size_t size);
 #define GROW(p, cap, need) ((p) = (need) > (cap) ? grow_bytes((p), &(cap), (need), sizeof *(p)) : (p))
 
@@ -39,8 +39,8 @@ _Noreturn void die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Reports `file:line: error: message`, the source line and, if col > 0, a caret. src is the file's text, or NULL. */
 _Noreturn void die_at(const char *file, const char *src, int line, int col, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
-/* Calls call(context). Returns true if it returns. If it dies, only the call ends: try returns false, and diag_text has
- * the error's text until the next error. Tries nest: an error belongs to the innermost. */
+/* Calls call(context). Returns true if it returns. If it dies, only that call ends: try returns false, and diag_text
+ * holds the error's text until the next error. Tries nest: an error belongs to the innermost. */
 bool try(void (*call)(void *context), void *context);
 extern char diag_text[4096];
 _Noreturn void die_again(void); /* repeats the error in diag_text as the caller's own */

@@ -38,7 +38,7 @@ static struct gguf_value value_at(struct gguf_meta *g) {
         die("%s: byte %td: unknown value type %u", g->file, g->at - g->from, v.type);
     v.at = g->at;
     if (v.type != GGUF_STRING && v.n > (uint64_t)(g->end - g->at))
-        v.n = (uint64_t)(g->end - g->at) + 1; /* products cannot overflow, and this still exceeds the file */
+        v.n = (uint64_t)(g->end - g->at) + 1; /* cannot overflow in products, and still exceeds the file */
     if (v.type != GGUF_STRING)
         bytes_at(g, v.n * gguf_sizes[v.type]);
     else

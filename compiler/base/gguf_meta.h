@@ -41,7 +41,7 @@ struct gguf_bytes {
 bool gguf_map(const char *path, struct gguf_meta *g);
 struct gguf_value gguf_find(const struct gguf_meta *g, const char *key);
 struct gguf_bytes gguf_string_at(struct gguf_meta *g); /* reads the next string of the array that g->at is in */
-/* The value of a key. They die if the key has another type. */
+/* Return the value of a key. Die if the key has another type. */
 const char *gguf_string(const struct gguf_meta *g, const char *key); /* at most 100 bytes; NULL: no such key */
 /* Returns a number of any type, or a boolean; `otherwise` if there is no such key. */
 double gguf_number(const struct gguf_meta *g, const char *key, double otherwise);

@@ -1,5 +1,5 @@
-/* A binary heap of any type. HEAP(events, struct event, earlier) declares struct events, whose a[0] comes out first
- * while n > 0, and events_push and events_pop. earlier(x, y): x comes out before y. If neither is earlier, their order
+/* A binary heap of any type. HEAP(events, struct event, earlier) declares struct events, whose a[0] is popped first
+ * while n > 0, and events_push and events_pop. earlier(x, y): x is popped before y. If neither is earlier, their order
  * depends on the heap's history. */
 #ifndef PIANOLA_HEAP_H
 #define PIANOLA_HEAP_H

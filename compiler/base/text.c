@@ -27,7 +27,7 @@ static bool put_hundredths(struct text *t, double x) {
     return true;
 }
 
-/* Handles the directives that pictures and streams use. At any other one, returns false with part of the text
+/* Handles the directives that pictures and streams use. At any other directive, returns false with part of the text
  * written. */
 static bool put_plain(struct text *t, const char *fmt, va_list ap) {
     for (;;) {
@@ -163,7 +163,7 @@ const char *sum_text(double x, char *buf) {
 static int distance(const char *a, const char *b) {
     int la = (int)strlen(a), lb = (int)strlen(b), row[64];
     if (la >= 63 || lb >= 63)
-        return INT_MAX; /* no name of ours is that long */
+        return INT_MAX; /* none of our names is that long */
     for (int j = 0; j <= lb; j++)
         row[j] = j;
     for (int i = 1; i <= la; i++) {

@@ -49,8 +49,7 @@ struct side {
     struct diff_lane *lane;
     int32_t *lane_at;            /* rank r's lanes are lane[lane_at[r] .. lane_at[r+1]) */
     const struct program *p;     /* NULL: only a timeline is known */
-    const struct program *waits; /* the program that gives its operations' waits: p, or the other side's; NULL:
-                                  * unknown */
+    const struct program *waits; /* program with its operations' waits: p, or the other side's; NULL: unknown */
     enum launch_order launch;    /* as in struct timeline */
     double *start, *end;         /* per operation, as read, or the median of the steps; ticks are derived from them */
     struct timeline_rows *steps; /* measured: a row per operation and step, from its beginning; NULL: predicted */
@@ -142,7 +141,7 @@ int32_t *side_ops(const struct side *side, int r); /* the operation of each of r
 /* Returns whether the rows are the side's operations, one by one. */
 bool side_has_rows(const struct side *side, const struct timeline_rows *rows);
 void side_forget_numbers(struct side *side);     /* drops numbers that the other side lacks */
-bool side_leads(const struct side *side, int o); /* returns whether o is the first of a ring of at least two */
+bool side_leads(const struct side *side, int o); /* whether o is the first of a ring of at least two */
 /* diff_clock.c: puts all steps on one clock, each from its own beginning, and starts a message when all its ends have
  * arrived. The medians of the steps become the side's times. Changes the rows. */
 void side_steps(struct side *side, struct timeline_rows *rows);
@@ -159,7 +158,7 @@ void diff_significance(struct diff *diff);
 /* diff_match.c: runs the whole comparison: finds operations on one side only, those that moved or were reordered, those
  * that take longer, then the rest. */
 struct diff *diff_make(struct side *a, struct side *b);
-bool diff_compares(const struct diff_op *op); /* returns whether its match does everything that it does */
+bool diff_compares(const struct diff_op *op); /* whether its match does everything that it does */
 /* diff_cause.c: finds what each operation waited for, the critical paths, the accounts, the roots. */
 void diff_causes(struct diff *diff);
 bool diff_changed(const struct diff_op *op);                   /* whether more than its time changed */
@@ -167,8 +166,7 @@ int64_t diff_shift(const struct diff *diff, int side, int op); /* how much later
 const struct root *diff_root(const struct diff *diff, int side, int op); /* what made it earlier or later, or NULL */
 int64_t diff_begin(const struct side *side, const struct diff_op *op);
 int64_t diff_took(const struct side *side, const struct diff_op *op); /* a RECV: since its SEND began */
-bool diff_waits_in_lane(const struct side *side, int o); /* returns whether o waits for the operation before it in its
-                                                          * lane */
+bool diff_waits_in_lane(const struct side *side, int o); /* whether o waits for its lane's previous operation */
 int diff_by_weight(const void *x, const void *y);        /* orders roots by how many they pushed, and then how far */
 /* diff_undo.c: finds the causes, and the effects of causes and roots. */
 void diff_undo(struct diff *diff);

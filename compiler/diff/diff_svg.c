@@ -193,8 +193,7 @@ static void put_panel(struct text *t, struct picture *picture, int panel) {
         put(t, "<text class=\"l\" x=\"%d\" y=\"%.2f\">rank %d</text>\n", LEFT - 5, y + picture->row / 2 + 3.6, r);
         put(t, "<rect fill=\"url(#idle)\" x=\"%d\" y=\"%.2f\" width=\"%.2f\" height=\"%g\"/>\n", LEFT, y, right - LEFT,
             picture->row);
-        for (int critical = 0; lane && critical < 2; critical++) /* critical operations last, so that nothing covers
-                                                                  * them */
+        for (int critical = 0; lane && critical < 2; critical++) /* critical ones last: nothing covers them */
             for (int i = lane->first; i < lane->first + lane->n; i++)
                 if (side->op[i].critical == critical && diff_draws(side, i))
                     put_operation(t, picture, panel, i);

@@ -33,8 +33,7 @@ int64_t read_integer(struct reader *in, const char *what, int64_t least, int64_t
 int read_name(struct reader *in, const char *what, const char *const *names, int n);
 int read_lane_kind(struct reader *in, const char *where); /* where: prefix of the error message */
 bool op_has_batch(int op);                                /* whether its label has a microbatch */
-int32_t read_batch(struct reader *in);                    /* numbered as in the program: counts slices, if there are
-                                                           * any */
+int32_t read_batch(struct reader *in);                    /* numbered as in the program, by slice if there are slices */
 /* Reads a stage, or a member's, "0.1". of_job: a table is not allowed. */
 int32_t read_stage(struct reader *in, bool of_job);
 int32_t read_new_rank(struct reader *in); /* dies if the current list has it already */

@@ -11,7 +11,7 @@
 static bool has_manifest(const char *folder) { return access(format("%s/manifest.json", folder), F_OK) == 0; }
 
 /* Checks the output path. The output is renamed into place once it is complete, and replaces any file of that name. So
- * the path must name a regular file, and not one of a checkpoint's own. */
+ * the path must name a regular file that does not belong to a checkpoint. */
 static void check_output(const char *path) {
     struct stat st;
     if (strcmp(path, "-") == 0)

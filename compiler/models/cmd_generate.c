@@ -131,8 +131,8 @@ static double exponential(double x) {
     return x < -700 ? 0 : e;
 }
 
-/* Draws a token by nucleus sampling (Holtzman 2020, section 3.1) at a temperature. The number drawn is a function of
- * seed and place. */
+/* Draws a token by nucleus sampling (Holtzman 2020, section 3.1) at a temperature. The random number is a function of
+ * the seed and the position. */
 static int32_t draw_token(const struct settings *settings, const float *logits, int32_t n, struct choice *choice,
                           int64_t place) {
     int32_t best = most_probable(settings, logits, n), many = 0;

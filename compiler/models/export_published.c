@@ -19,8 +19,8 @@
 struct census {
     const struct rt_layer *embedding, *attention, *gate, *norm;
     int blocks, head_norms;
-    bool biased, biased_keys; /* whether linear layers have biases: any; those before attention */
-    bool another_eps;         /* a norm of heads has another eps */
+    bool biased, biased_keys; /* whether any linear layers have biases; whether those before attention do */
+    bool another_eps;         /* some headnorm has another eps */
 };
 
 static struct census take_census(const struct rt_stage *const *stage, int n) {

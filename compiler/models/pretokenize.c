@@ -1,9 +1,9 @@
 /* Cuts texts into words by the tokenizer's own regular expressions, each applied within the words of the one before.
  *
- * PCRE2 runs them. The library that they were written for uses Oniguruma. In the part of the syntax that tokenizers
- * use, and that checked() accepts, both agree except for \s: PCRE2 has one more character there, U+180E, so \s becomes
- * the property that Oniguruma means. An expression sees only a word of the one before, even when it looks ahead. No
- * expression sees text that is not UTF-8. */
+ * PCRE2 runs them. The library that they were written for uses Oniguruma. In the part of the syntax that tokenizers use
+ * and checked() accepts, the two differ only in \s: PCRE2's includes one more character, U+180E, so \s is replaced by
+ * the property that Oniguruma uses. An expression sees only one word of the previous expression, even when it looks
+ * ahead. No expression sees text that is not UTF-8. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "tokenizer.h"
 #include <pcre2.h>

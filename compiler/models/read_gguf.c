@@ -5,7 +5,7 @@
 
 enum { NORMAL = 1, UNUSED = 5 }; /* kinds of tokens that are not special */
 
-/* Ways to cut text: the name that converters give a way, and the expressions that tokenizer.json of such models has */
+/* Ways to cut text: the name that converters use, and the expressions in such models' tokenizer.json */
 static const struct way {
     const char *name, *first, *second;
     bool whole_words, composed, begins; /* begins: each text begins with a token, unless the file says otherwise */
@@ -77,8 +77,8 @@ static int64_t token_number(struct gguf_value v) {
     return id;
 }
 
-/* Adds the token of this kind, bos or eos, if the file says that each text has it. Also adds it if the file says
- * nothing and such models mostly have it. */
+/* Adds the token of this kind, bos or eos, if the file says that each text has it. Also adds it if the file is silent
+ * and such models usually have it. */
 static void add_said(struct tokenizer *t, const struct gguf_meta *g, struct around *around, bool mostly,
                      const char *kind) {
     const char *key = format("tokenizer.ggml.%s_token_id", kind), *adds = format("tokenizer.ggml.add_%s_token", kind);

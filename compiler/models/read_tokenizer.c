@@ -1,6 +1,5 @@
 /* Reads tokenizers in Hugging Face's files: tokenizer.json, or vocab.json and merges.txt. Members of an object come in
- * any order, so an object is judged at its end. If something unsupported would change tokens, it is refused, by
- * name. */
+ * any order, so an object is judged at its end. Anything unsupported that would change tokens is refused by name. */
 #include "base/read_file.h"
 #include "base/read_json.h"
 #include "tokenizer.h"
@@ -343,7 +342,7 @@ struct tokenizer *tokenizer_of_json(const char *file, char *s, size_t n) {
     return t;
 }
 
-/* Reads vocab.json and merges.txt, which do not say how text is cut: such files are GPT-2's, or of its time. */
+/* Reads vocab.json and merges.txt, which do not specify how text is cut: such files are from GPT-2 or its time. */
 static struct tokenizer *tokenizer_of_folder(const char *folder) {
     struct tokenizer *t = new_tokenizer(folder);
     size_t n;

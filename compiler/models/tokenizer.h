@@ -6,7 +6,7 @@
 #include "base/map.h"
 #include "tokens.h"
 
-/* Larger than any tokenizer's, and small enough that a hostile file costs little */
+/* Larger than any tokenizer needs, and small enough that a hostile file costs little */
 enum { MOST_TOKENS = 1 << 21, MOST_SPLITS = 8 };
 
 struct bytes {
@@ -65,7 +65,7 @@ struct tokenizer {
     struct map by_bytes, by_pair;
     int64_t byte[256];                  /* the token of each byte, or -1 */
     int64_t first;                      /* begins a text, by its metadata; or -1 */
-    int64_t end, last;                  /* ends a text; ends what a model says, by its metadata; or -1 */
+    int64_t end, last;                  /* end: ends a text; last: ends a model's turn; both by its metadata, or -1 */
     const char *first_name, *last_name; /* their names, or NULL */
     struct around front, behind;        /* tokens before and after each text */
     bool composed;                      /* convert text to NFC first */
@@ -96,9 +96,9 @@ void merge_word(struct tokenizer *t, const char *s, size_t n);
 void add_merge_line(struct tokenizer *t, const char *line, size_t n, const char *where);
 struct tokenizer *tokenizer_of_json(const char *file, char *s, size_t n); /* does not finish it; overwrites s */
 
-/* read_tokenizer_config.c: reads tokenizer_config.json in this folder, which gives the tokens around a text and the one
- * that ends what a model says. decides: it is authoritative, as beside vocab.json and merges.txt; else differences are
- * only reported. */
+/* read_tokenizer_config.c: reads tokenizer_config.json in this folder, which gives the tokens around a text and the
+ * token that ends a model's turn. decides: it is authoritative, as beside vocab.json and merges.txt; else differences
+ * are only reported. */
 void read_tokenizer_config(struct tokenizer *t, const char *folder, bool decides);
 
 /* read_gguf.c. Neither finishes the tokenizer. */

@@ -2,8 +2,8 @@
  *
  * A text is cut into words by the tokenizer's own regular expressions (pretokenize.c). Each word's bytes are merged,
  * the pair of the lowest rank first, until no neighbours form a merge (merge.c: Sennrich 2016, Radford 2019). The
- * library `tokenizers` gives the same results for the same file; a file that needs anything else is refused, by name.
- * Special tokens are never read from a text, whoever wrote it: <|endoftext|> in it is thirteen characters. */
+ * library `tokenizers` gives the same results for the same file; a file that needs anything else is refused by name.
+ * Special tokens are never recognized in a text: <|endoftext|> there is thirteen characters. */
 #ifndef PIANOLA_TOKENS_H
 #define PIANOLA_TOKENS_H
 #include "base/text.h"
@@ -25,7 +25,7 @@ bool decode(const struct tokenizer *t, uint32_t id, struct text *out);
 
 uint32_t token_limit(const struct tokenizer *t); /* one more than the largest token */
 int64_t end_of_text(const struct tokenizer *t);  /* the token between documents; -1: none */
-int64_t end_of_turn(const struct tokenizer *t);  /* the token with which a model ends what it says; -1: none */
+int64_t end_of_turn(const struct tokenizer *t);  /* the token with which a model ends its turn; -1: none */
 int64_t token_named(const struct tokenizer *t, const char *name); /* includes special tokens; -1: none */
 
 /* The tokens that each of the model's texts has before or after it, as the file says: mostly none, or one before it. */

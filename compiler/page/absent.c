@@ -1,4 +1,4 @@
-/* Functions that a page lacks: training, and access to a machine's processors and files. */
+/* Stubs for functions that a page lacks: training, and access to a machine's processors and files. */
 #include "cli/command.h"
 #include "cli/redraw.h"
 #include "cli/training.h"

@@ -20,7 +20,7 @@ function timeText(n, unit) {
   return `${Number((n * 1000 ** k).toPrecision(4))} ${['s', 'ms', 'us'][k]}`;
 }
 
-function plotOf(rows, unit, now, room) { // as wide as the room, so that its text keeps the page's size
+function plotOf(rows, unit, now, room) { // as wide as the space available, so that its text keeps the page's size
   const W = Math.max(300, Math.min(700, room)), H = 300, L = 80, R = W < 500 ? 40 : 110, T = 14, B = 40, span = (list, pad) => {
     const [lo, hi] = [Math.min(...list), Math.max(...list)], d = (hi - lo) * pad || hi * 0.1 || 1;
     return [Math.max(0, lo - d), hi + d];
@@ -38,8 +38,8 @@ function plotOf(rows, unit, now, room) { // as wide as the room, so that its tex
   const best = rows.filter(r => !rows.some(o => o !== r && o.makespan <= r.makespan && o.peak_bytes <= r.peak_bytes &&
     (o.makespan < r.makespan || o.peak_bytes < r.peak_bytes))).sort((p, q) => p.peak_bytes - q.peak_bytes);
   out += `<path class="front" d="${best.map((r, i) => `${i ? `H${x(r.peak_bytes)}V` : `M${x(r.peak_bytes)} `}${y(r.makespan)}`).join('')}"/>`;
-  // Prints names where there is room; the best schedules' and the editor's come first. The others show theirs when
-  // pointed at.
+  // Prints names where there is room, beginning with the best schedules and the editor's. The others show their names
+  // when pointed at.
   const weight = r => (r.schedule === now ? 0 : best.includes(r) ? 1 : 2), used = rows.map(r => [x(r.peak_bytes) - 5, y(r.makespan) - 4, 10, 8]);
   const free = (l, t, w, h) => t > T - 6 && t + h < H - B && l + w < W && !used.some(u => l < u[0] + u[2] && u[0] < l + w && t < u[1] + u[3] && u[1] < t + h);
   for (const r of rows) out += `<circle class="${['now', 'best', ''][weight(r)]}" cx="${x(r.peak_bytes)}" cy="${y(r.makespan)}" r="4"><title>${escapeHtml(r.schedule)}: ${timeText(r.makespan, unit)}, ${bytesText(r.peak_bytes)}</title></circle>`;

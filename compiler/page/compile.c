@@ -1,4 +1,4 @@
-/* `pianola compile` in a page: writes a folder's files except the ranks' programs, and what the page shows besides: the
+/* `pianola compile` in a page: writes a folder's files except the ranks' programs, and also what the page shows: the
  * picture's data, the report, and the scripts' parameters. One compile makes them all. It writes the visible files
  * first, and the page shows them while a second run writes the rest. */
 #include "base/put_json.h"
@@ -63,7 +63,7 @@ static void add(const char *dir, const char *name, const struct text *t) {
     stage_file(format("%s/%s", dir, name), t, false);
 }
 
-/* Returns whether only what the page shows at once is requested: the picture's data and the figures. */
+/* Returns whether only what the page shows first is requested: the picture's data and the figures. */
 EM_JS(bool, page_first, (void), { return Boolean(Module.first); })
 
 /* Extras of the picture: the options --with and --color-by, which `show` has and `compile` lacks. */

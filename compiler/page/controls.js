@@ -86,7 +86,7 @@ function makeControls(form, changed) {
       div.append(slider);
     }
     div.append(field);
-    const set = now => { // leaves a focused control to the user
+    const set = now => { // does not change a control that the user has focused
       param = now;
       if (document.activeElement !== field && document.activeElement !== slider) field.value = neat(param.value);
       if (slider && document.activeElement !== slider) {

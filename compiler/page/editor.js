@@ -13,14 +13,14 @@ function insertText(area, from, to, text) {
   area.dispatchEvent(new InputEvent('input'));
 }
 
-// options: label; colour(text): HTML; names: for completion, or []; wraps: whether long lines go on below; changed(text)
+// options: label; colour(text): HTML; names: for completion, or []; wraps: whether long lines wrap; changed(text)
 function makeEditor(host, options) {
   host.innerHTML = '<div class="lines" aria-hidden="true"></div><div class="paper"><pre class="layer" aria-hidden="true"></pre>' +
     `<textarea spellcheck="false" autocapitalize="off" autocomplete="off" autocorrect="off"${options.wraps ? '' : ' wrap="off"'}></textarea>` +
     '<ul class="names" role="listbox" hidden></ul></div>';
   const [lines, layer, area, list] = ['.lines', '.layer', 'textarea', '.names'].map(s => host.querySelector(s));
   const LONG = 200000, SHORT = 8000; // characters: longer texts than LONG have no colours; up to SHORT, each input is drawn
-  let marks = new Map(), leaving = false, shown = [], picked = 0, opened = 0; // opened: where the text was when names were offered
+  let marks = new Map(), leaving = false, shown = [], picked = 0, opened = 0; // opened: scroll position of the offer
   area.setAttribute('aria-label', options.label);
   host.classList.toggle('wraps', Boolean(options.wraps));
   list.id = host.id + '-names';
@@ -50,7 +50,7 @@ function makeEditor(host, options) {
     soon = requestAnimationFrame(draw);
   }
 
-  function number() { // gives each number the height of its line, which may go on below
+  function number() { // gives each number the height of its line, which may wrap
     if (!options.wraps || layer.children.length === 0) return;
     layer.style.width = `${area.clientWidth}px`; // without its scroll bar
     const high = [...layer.children].map(row => row.offsetHeight);
@@ -139,7 +139,7 @@ function makeEditor(host, options) {
   });
   area.addEventListener('scroll', () => {
     follow();
-    if (Math.abs(area.scrollTop - opened) > 2) close(); // what moves away from the names that it offers
+    if (Math.abs(area.scrollTop - opened) > 2) close(); // the text has scrolled away from the names offered
   });
   area.addEventListener('blur', () => { leaving = false; close(); });
   list.addEventListener('mousedown', event => {

@@ -1,7 +1,7 @@
 // The page: each change to the scripts or the controls starts a compile, and every part shows the results.
 
 const $ = id => document.getElementById(id);
-const IDLE = 120; // ms without a change before work that nobody waits for
+const IDLE = 120; // ms without a change before background work starts
 const FIRST = 'schedules/1f1b.lua';
 
 async function main() {
@@ -59,7 +59,7 @@ async function main() {
   }
 
   const quoteShell = word => (/^[\w./=,+-]+$/.test(word) ? word : `'${word.replace(/'/g, "'\\''")}'`);
-  // The command names edited scripts by the names that they have once downloaded.
+  // The command names edited scripts as they will be named once downloaded.
   function commandLine() {
     const edited = Object.keys(mine.edits), own = path => (edited.some(kind => mine.path[kind] === path) ? path.replace(/^.*\//, '') : path);
     const line = ['pianola', 'show', ...[mine.path.schedule, ...flags(), ...lookFlags()].map(own)].map(quoteShell).join(' ');
@@ -73,15 +73,15 @@ async function main() {
     $('running').hidden = !running;
     document.body.classList.toggle('runs', running);
   });
-  // Work for idle time. The parts that are not visible: the streams, and the files of A and B.
+  // Idle-time work on the parts that are not visible: the streams, and the files of A and B.
   const finisher = makeRunner((answer, request) => { if (answer.code === 0) whole(answer, request); });
   const saver = makeRunner(async ({ code, stderr, files: made }, request) => {
     if (code === 0) save(request.name, request.png ? await pngOf(made.file) : new Blob([made.file]));
     else note(stderr);
   });
 
-  // The address contains the state, so that a reload or a bookmark restores it. It has none while everything is
-  // unchanged.
+  // The address contains the state, so that a reload or a bookmark restores it. While nothing has changed, it contains
+  // none.
   let remembered = 0;
   async function remember() {
     const state = { path: mine.path, text: mine.edits, set }, fresh = mine.path.schedule === FIRST && !mine.path.model && !mine.path.cluster &&
@@ -185,7 +185,7 @@ async function main() {
     $('help').hidden = !kind && !declared;
   }
 
-  function take(kind, path) { // opens a script from the list; sizes that any schedule knows stay set
+  function take(kind, path) { // opens a script from the list; sizes that every schedule has stay set
     const lost = kind === 'schedule' ? name => !['workers', 'batches'].includes(name) : () => true;
     for (const p of params) if (p.script === kind && lost(p.name)) delete set[p.name];
     $(kind).value = path;
@@ -196,7 +196,7 @@ async function main() {
     const given = fragment.length > 1 ? await stateOf(fragment) : null;
     let lacks = fragment.length > 1 && !given ? 'This link holds no schedule that can be read: it may have been cut.' : '';
     const to = { schedule: FIRST, model: '', cluster: '', ...(given && given.path) }, text = given ? given.text : {};
-    for (const kind of kinds) // a script that this page lacks can only come with its text
+    for (const kind of kinds) // a script that this page lacks must come with its text
       if (to[kind] && !(to[kind] in scripts) && text[kind] === undefined) {
         lacks += `This page has no ${to[kind]}, which the link names. `;
         to[kind] = kind === 'schedule' ? FIRST : '';

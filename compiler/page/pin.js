@@ -1,4 +1,4 @@
-// A, pinned, and B, the current state, compared in words, by where the time went, and on one time axis.
+// Compares A, the pinned state, with B, the current one: in words, by where the time went, and on one time axis.
 
 function makePin() {
   const $ = id => document.getElementById(id), view = makeView($('diff-picture'), { height: () => Math.max(420, 0.8 * innerHeight) });

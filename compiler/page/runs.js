@@ -1,5 +1,5 @@
-// Runs of the compiler in workers. Each runner shows one thing, so its newest request wins. A run that has taken long
-// is stopped; a young one may finish first, so that a dragged control shows intermediate states.
+// Runs of the compiler in workers. Each runner shows one thing, so its newest request wins. A newer request stops a run
+// that has taken long, but lets a recent one finish, so that a dragged control shows intermediate states.
 
 async function unpack(base64) {
   const bytes = Uint8Array.from(atob(base64), c => c.charCodeAt(0));

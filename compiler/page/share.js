@@ -1,4 +1,4 @@
-// A state as a link: JSON, deflated, in base64 for URLs, as the address's fragment. And the downloads.
+// A state as a link (JSON, deflated, in base64 for URLs, as the address's fragment), and the downloads.
 
 async function through(bytes, stream) {
   return new Uint8Array(await new Response(new Blob([bytes]).stream().pipeThrough(stream)).arrayBuffer());

@@ -1,4 +1,4 @@
-// The streams of all ranks as editable text. The proof runs on the current text; what refutes it is marked in the text
+// The streams of all ranks as editable text. The proof runs on the current text; a counterexample is marked in the text
 // and in the picture.
 
 const LONG_STREAMS = 400000; // characters; nobody reads or edits longer streams, but they can be downloaded

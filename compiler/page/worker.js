@@ -1,6 +1,6 @@
 // One run of the compiler, in a fresh instance of the module, like a process. The first message is {module, scripts}.
 // Each later one is {id, files: {path: text}, args, first, look: {by, with}}, and the answer {id, code, stdout, stderr,
-// files: {name: text of /out}, ms}. first: only what the page shows at once is requested.
+// files: {name: text of /out}, ms}. first: only what the page shows first is requested.
 'use strict';
 let module, scripts, ready;
 
@@ -20,7 +20,7 @@ function read(FS, folder, into = {}, prefix = '') {
   return into;
 }
 
-// Creates an instance ahead of its run, while nobody waits.
+// Creates an instance ahead of its run, while no one is waiting.
 async function prepare() {
   const out = [], errors = [];
   const pianola = await createPianola({

@@ -3,20 +3,20 @@
  *
  * The instance. Items form classes, and each class is on one rank. A rank runs one item at a time, for `time` ticks. If
  * a class has an `after` line, its item k starts at least `lag` after the start of item k of each class named there.
- * Item k of a pool waits for the classes named there taken together: k + 1 of their items must have started at least
- * their lags ago. An item takes `take` of its rank's room when it starts and gives `give` back when it ends. At one
- * tick, ends give before starts take, and no start may exceed the room. The claim: the last end of every such schedule
- * is at `limit` or later.
+ * Item k of a pool waits for the classes named there jointly: k + 1 of their items must have started at least their
+ * lags ago. An item takes `take` of its rank's room when it starts and gives `give` back when it ends. At one tick,
+ * ends give before starts take, and no start may exceed the room. The claim: the last end of every such schedule is at
+ * `limit` or later.
  *
  * Items may be numbered in the order of their starts. Take a schedule in which item k follows item k of another class
  * for every k, and sort the starts of both classes. The first k+1 of the later class have k+1 distinct predecessors
  * that start at least `lag` before the k-th of them. So the k-th start of the later class is at least `lag` after the
- * k-th of the other. Items of a class are alike in everything else. The same count proves the rule for pools.
+ * k-th of the other. Items of a class do not differ in anything else. The same count proves the rule for pools.
  *
  * Whole ticks suffice. Keep each rank's order of items and let everything start as early as that order, the lags and
  * the times allow. Then starts are sums of whole ticks and none is later. Room depends only on a rank's order.
  *
- * Times may have been rounded down: a schedule remains one when its items become shorter and its lags smaller. */
+ * Times may have been rounded down: a schedule stays valid when items become shorter and lags smaller. */
 #ifndef PIANOLA_BOUND_H
 #define PIANOLA_BOUND_H
 #include "base/base.h"
@@ -36,7 +36,7 @@ enum {
 #define MOST_STEPS ((int64_t)200000000000) /* limit on the check of a cover: some minutes */
 
 struct bound_arc {
-    int32_t class; /* the other class: in `arc`, the one that the class follows; in `next`, the one that follows it */
+    int32_t class; /* the other class: in `arc`, the predecessor; in `next`, the successor */
     int64_t lag;
 };
 
@@ -45,7 +45,7 @@ struct bound_class {
     int32_t rank, items;
     int64_t time, take, give;
     bool pool;
-    struct bound_arc *arc, *next; /* the classes that its own line names, and those that name it */
+    struct bound_arc *arc, *next; /* arc: the classes that its own line names; next: the classes whose lines name it */
     int32_t narc, nnext;
     int line, arc_line; /* lines in the file; arc_line 0: none */
     int64_t latest;     /* the larger of its time and the lags that name it */
@@ -84,16 +84,17 @@ struct bound {
     struct cover cover;
 };
 
-/* bound_read.c: reads a certificate. Dies, with the line and what to do, if the text is not one. src stays in use. */
+/* bound_read.c: reads a certificate. Dies, with the line and advice, if the text is not a certificate. src stays in
+ * use. */
 struct bound *read_bound(const char *file, const char *src);
 /* bound_arcs.c, for bound_read.c: sets next, latest, order and used; dies on a cycle. */
 void bound_link(struct bound *b);
 
-/* Returns NULL if the bound is proved, else why not. *by: what proved it, as text for people. */
+/* Returns NULL if the bound is proved, else why not. *by: the method that proved it, as readable text. */
 const char *check_bound(struct bound *b, const char **by);
 struct compile;
-/* bound_script.c: returns NULL if what is proved of the certificate's instance holds for all schedules of the script,
- * else why that is not known. */
+/* bound_script.c: returns NULL if every bound on the certificate's instance holds for all schedules of the script, else
+ * why that is unknown. */
 const char *check_script(const struct bound *b, const struct compile *c);
 
 /* A state laid out for comparison: which items have started before `at`, and when, relative to it. */
@@ -104,7 +105,7 @@ struct bound_state {
     int64_t *start;
     size_t cap;
     int64_t *free;  /* per rank: when its running item ends, relative to at; 0: it runs none */
-    int64_t *since; /* for spans, per rank: time since it began; 0: it has not, or it has ended */
+    int64_t *since; /* for spans, per rank: time since it began; 0: not begun, or ended */
 };
 struct bound_state bound_state_new(const struct bound *b);
 void state_of_cover(const struct bound *b, int32_t n, struct bound_state *x);

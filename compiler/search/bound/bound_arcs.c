@@ -1,4 +1,4 @@
-/* The graph of a certificate's classes: which follows which, in topological order. */
+/* The graph of a certificate's classes and their topological order. */
 #include "bound.h"
 
 static void link_next(struct bound *b) {
@@ -21,8 +21,8 @@ static void link_next(struct bound *b) {
         }
 }
 
-/* Reports a cycle. Every class that is left follows one that is left, so going back from any of them must repeat one,
- * which lies on a cycle. */
+/* Reports a cycle. Every remaining class follows another remaining class, so walking back from any of them must repeat
+ * one, which lies on a cycle. */
 static _Noreturn void die_of_circle(const struct bound *b, const int32_t *left) {
     bool *seen = NEW(bool, b->nclass);
     int32_t n = 0;
@@ -50,7 +50,7 @@ static void find_used(struct bound *b) {
 }
 
 void bound_link(struct bound *b) {
-    int32_t *left = NEW(int32_t, b->nclass), done = 0, n = 0; /* left: number of classes before it not in order yet */
+    int32_t *left = NEW(int32_t, b->nclass), done = 0, n = 0; /* left: number of its predecessors not in order yet */
     link_next(b);
     find_used(b);
     b->order = NEW(int32_t, b->nclass);

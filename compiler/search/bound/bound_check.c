@@ -1,19 +1,20 @@
 /* The proofs of a lower bound without a search: work, path and memory.
  *
  * Heads and tails. No item of a class starts before the class's head: the lags before it give the earliest start of its
- * first item. The first item of a pool needs an item of only one of the classes before it, so the least of them counts.
- * From the end of any item of a class to the last end of all, at least its tail passes. Item k of each class after it
- * starts a lag after item k's start; the last of a pool waits for all items before it, so it starts a lag after this
- * one's.
+ * first item. The first item of a pool needs an item of only one of the classes before it, so the least of these times
+ * counts. At least a class's tail passes from the end of any of its items to the last end of all. Item k of each class
+ * after it starts a lag after item k's start; the last item of a pool waits for all items before it, so it starts a lag
+ * after this item.
  *
- * work: take a rank's classes with heads of at least h and tails of at least q, of which there must be one. Their items
+ * work: take a rank's classes with heads of at least h and tails of at least q; there must be at least one. Their items
  * run one after another, after h, and q follows the last end. path: the same for one class.
  *
- * memory: on a rank, each class that takes room is paired with a class there that gives as much, as often. Item by
- * item, it gives at least `hold` after the other took. So each item holds its room for `hold`. All of that lies between
- * the least head of those that take and, before the end, the least tail of those that give. The room held, integrated
- * over time, is at most room x that span. A class that gives and has no partner would make room appear, so with one
- * nothing is proved. A class that only takes holds room in addition, and may be left out. */
+ * memory: on a rank, each class that takes room is paired with a class there that gives back the same amount equally
+ * often. Item by item, the second gives at least `hold` after the first took. So each item holds its room for `hold`.
+ * All of that lies after the least head of the classes that take, and ends before the last end by at least the least
+ * tail of the classes that give. The room held, integrated over time, is at most room x that span. A class that gives
+ * without a partner would create room, so if there is one, nothing is proved. A class that only takes holds additional
+ * room, and may be left out. */
 #include "bound.h"
 #include <stdlib.h>
 
@@ -110,7 +111,7 @@ static const char *check_path(const struct bound *b, const char **by) {
                : format("by paths, nothing ends before %lld, the path through %s", (long long)best, of->name);
 }
 
-/* Two classes of a rank of which one may take room and the other give it back */
+/* Two classes of a rank, one of which may take room that the other gives back */
 struct pair {
     const struct bound_class *take, *give;
     int64_t hold;
@@ -125,8 +126,8 @@ static int by_falling_hold(const void *x, const void *y) {
     return a->give < b->give ? -1 : a->give > b->give;
 }
 
-/* Sets far[c] to the longest path from `from` to class c, start to start, item by item; -1: none. Pools count items in
- * sum: no item of theirs follows a given one, so no path leads through them. */
+/* Sets far[c] to the longest path from `from` to class c, start to start, item by item; -1: none. Pools only count
+ * items: no item of a pool follows a particular one, so no path leads through a pool. */
 static void ways_from(const struct bound *b, const struct bound_class *from, int64_t *far) {
     for (int32_t n = 0; n < b->nclass; n++) {
         const struct bound_class *c = &b->class[b->order[n]];
@@ -187,7 +188,7 @@ static int64_t bound_by_memory(const struct bound *b, int32_t rank) {
     if (held == 0)
         return -1;
     if (b->room[rank] == 0)
-        return MOST_SUM; /* there is no room for what must be held, so there is no schedule at all */
+        return MOST_SUM; /* there is no room for what must be held, so no schedule exists */
     held = held / b->room[rank] > MOST_SUM ? (wide)MOST_SUM * b->room[rank] : held;
     return head + up(held, b->room[rank]) + tail;
 }

@@ -1,39 +1,39 @@
-/* The proof of a lower bound by a cover: a list of states, of which no completion ends before the limit.
+/* The proof of a lower bound by a cover: a list of states, none of which has a completion that ends before the limit.
  *
  * A state says which items have started before its time T, and when, as far as that still matters. A completion gives
  * each other item a start at T or later. In the first state, nothing has started at 0, so its completions are all
- * schedules. For each state X, each choice is followed: every rank that runs nothing starts one item that may start at
+ * schedules. For each state X, each choice is followed. In a choice, every idle rank starts one item that may start at
  * T, or none. Time then moves to the next event T', the least time after T at which a started item ends or has started
  * a lag ago. The state Y there must have a bound that reaches the limit, or be dominated (bound_index.c) by a state of
  * the list. Time grows with each step and all work ends. So by induction, from the last states back to the first, no
  * completion of any state ends before the limit.
  *
- * Starts at events suffice. Take a completion of X, and the first of its starts strictly between T and T', where T'
- * follows from what it starts at T. Between T and that start nothing ends, no lag runs out and nothing else starts. So
+ * Starts at events suffice. Take a completion of X, and the first of its starts strictly between T and T', where T' is
+ * determined by what it starts at T. Between T and that start nothing ends, no lag runs out and nothing else starts. So
  * its rank was idle at T, its inputs were there at T, and its rank's room was the same at T: it may start at T. It then
  * ends earlier, which keeps no other item from starting when it did, and gives room back earlier. So one more item
  * starts at T. Repeat this, with the T' of the larger choice, until nothing starts in between. If no event lies ahead,
  * the same argument moves any later start to T, so starting nothing while items are left needs no check of its own. All
  * this requires that what starts at T ends after T: times are at least 1 (bound_read.c).
  *
- * The bound of Y. The items that a rank has left start when it is free, at T' at the earliest, and run one after
- * another. After the last item of classes with tails of at least q, q passes (bound_check.c). Each started item is
+ * The bound of Y. A rank's remaining items start once it is free, at T' at the earliest, and run one after another.
+ * After the last item of classes with tails of at least q, at least q passes (bound_check.c). Each started item is
  * followed by its tail.
  *
- * Spans. A state also says how long ago each rank began that has not ended; a rank has ended if none of its items is
- * left and none runs. The claim is that, however the state is completed, one of these ranks, or of those that have not
- * begun, has a span of the limit or more. Whole ticks lose something here: the claim is about schedules that start
- * their items at whole ticks.
+ * Spans. A state also says, for each rank that has begun and not ended, how long ago it began. A rank has ended if none
+ * of its items is left and none runs. The claim is that, however the state is completed, one of these ranks, or of
+ * those that have not begun, has a span of the limit or more. Whole ticks are a restriction here: the claim is only
+ * about schedules that start their items at whole ticks.
  *
  * An earlier start of an item never hurts the span of a rank that has begun, but it may hurt a rank that has not. As
- * long as there is such a rank, after the choice too, all ticks are visited, and T' is T + 1. A choice of nothing when
- * no event lies ahead is not followed, as above: all that is left may be moved a tick earlier, which moves ranks'
- * beginnings too and lengthens no span.
+ * long as there is such a rank, even after the choice, every tick is visited, and T' is T + 1. As above, the choice of
+ * nothing when no event lies ahead is not followed: everything that is left can move a tick earlier, which also moves
+ * ranks' beginnings and lengthens no span.
  *
  * The bound of Y by spans. For a rank that has begun in Y, add the time since then and what must still happen before
- * its end. On any rank, the items left of classes with paths of at least x to an end of this rank run one after
- * another, and then x passes. Likewise, each started item is followed by its path. For a rank that ends by T', this is
- * its span. */
+ * its end. On any rank, the remaining items of classes with paths of at least x to an end of this rank run one after
+ * another, and then at least x passes. Likewise, each started item is followed by its path. For a rank that ends by T',
+ * this is its span. */
 #include "base/text.h"
 #include "bound.h"
 #include <stdlib.h>
@@ -138,7 +138,7 @@ static void find_next_event(struct walk *w) {
     }
 }
 
-/* Returns whether the next item of a class has all that it waits for. */
+/* Returns whether everything that the next item of a class waits for has happened. */
 static bool may_start(const struct walk *w, const struct bound_class *c) {
     const struct bound_state *x = &w->x;
     int32_t number = (int32_t)(c - w->b->class);
@@ -258,7 +258,7 @@ static int64_t time_to_next(const struct walk *w) {
     return event;
 }
 
-/* Returns how long ago rank used[i] began, `step` after the choice; 0: it has not begun, or it had ended. */
+/* Returns how long ago rank used[i] began, seen `step` after the choice; 0: it has not begun, or has ended. */
 static int64_t since_after(const struct walk *w, int32_t i, int64_t step) {
     int64_t since = w->x.since[w->b->used[i]];
     return since > 0 ? since + step : !w->begun[i] && w->choice[i].chosen ? step : 0;
@@ -360,7 +360,7 @@ static const char *written_choice(const struct walk *w) {
     return t.n ? t.s : "no rank starts anything";
 }
 
-/* Returns whether what has started implies an end, or a span, at the limit or later. */
+/* Returns whether the started items imply an end, or a span, at the limit or later. */
 static bool is_late(const struct walk *w) {
     const struct bound *b = w->b;
     for (int32_t i = 0; b->spans && i < b->nused; i++)

@@ -1,18 +1,16 @@
 /* Finds a state of a cover that dominates another.
  *
- * Z dominates Y, both at time T, when
- * (1) Z has started at least as many items of each class, and none of those that Y has started later than Y;
- * (2) no rank is busy longer in Z than in Y;
- * (3) on each rank with room, Z is ahead of Y in no class that takes, unless the rank has only one such class;
- * (4) for spans, the same ranks have begun, and each that has ended in neither has begun in Z no earlier than in Y.
- * Then, if nothing completes Z before the limit, nothing completes Y before it. Take any completion of Y, and let Z do
- * what it has not done yet at the same times. By (2), and because no start is added, ranks run one item at a time. By
- * (1) every item that another waits for, and every item that gives room back, is there as early as in Y's completion.
- * By (3), when an item takes room, as many have taken it before as in Y's: of its own class, since items are numbered
- * in order, and of the others, since Z is not ahead. And no item ends later than in Y's. A start that is no longer
- * listed has had all its effects by T. It counts as earlier than any that is listed, and the argument needs nothing
- * else of it. Nor does it need Z to be reachable at all. With (4), each rank that has not ended in Z has no longer a
- * span than in Y's, and Z's claim is about these.
+ * Z dominates Y, both at time T, when (1) Z has started at least as many items of each class, and none of those that Y
+ * has started later than Y; (2) no rank is busy longer in Z than in Y; (3) on each rank with room, Z is ahead of Y in
+ * no class that takes, unless the rank has only one such class; (4) for spans, the same ranks have begun, and each that
+ * has ended in neither has begun in Z no earlier than in Y. Then, if nothing completes Z before the limit, nothing
+ * completes Y before it. Take any completion of Y, and let Z do what it has not done yet at the same times. By (2), and
+ * because no start is added, ranks run one item at a time. By (1), every item that another waits for, and every item
+ * that gives room back, starts as early as in Y's completion. By (3), when an item takes room, no more items have taken
+ * room before it than in Y's: of its own class, because items are numbered in order; of other classes, because Z is not
+ * ahead. And no item ends later than in Y's. A start that is no longer listed has had all its effects by T. It counts
+ * as earlier than any listed start, and the argument needs nothing more. Z need not even be reachable. With (4), no
+ * rank that has not ended in Z has a longer span than in Y's, and Z's claim is about these ranks.
  *
  * The states of each time form a tree over what (1) to (3) compare: numbers that must be at least as large in Z as in
  * Y. A node keeps the largest of each among its states. A search skips a node if one of these is too small. */
@@ -119,8 +117,8 @@ static void find_equal(struct cover_index *index) {
     }
 }
 
-/* Returns (4) as a number. A rank that has not begun is no worse than any, but cannot be where it has. A rank that has
- * ended is no worse than one that has begun; of two that have begun, the later one is no worse. */
+/* Returns (4) as a number. A rank that has not begun is never worse, but cannot stand in for one that has begun. A rank
+ * that has ended is no worse than one that has begun; of two that have begun, the later one is no worse. */
 static int64_t spanned(const struct bound *b, const int32_t *started, int32_t rank, int64_t since) {
     return has_begun(b, started, rank) ? -since : 1;
 }

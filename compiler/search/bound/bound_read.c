@@ -1,5 +1,5 @@
-/* Reads a certificate of a lower bound. The form is strict, with one blank between words. Certificates are written by
- * programs, so whatever deviates from the description is refused rather than guessed at. */
+/* Reads a certificate of a lower bound. The form is strict, with one blank between words. Programs write certificates,
+ * so any deviation from the description is refused rather than guessed at. */
 #include "bound.h"
 #include <math.h>
 #include <stdlib.h>
@@ -240,8 +240,8 @@ static void read_recent(struct reader *r, struct cover *v, int64_t *last) {
     v->recent[group + 1] = n;
 }
 
-/* Reads how long ago ranks began. Which ranks have begun follows from what has started; which have ended, from that and
- * what runs. */
+/* Reads how long ago ranks began. The started items determine which ranks have begun; these and the running items
+ * determine which have ended. */
 static void read_since(struct reader *r) {
     static const char form[] = "at TIME: STARTED … | CLASS START … | … | since RANK:TICKS …";
     struct bound *b = r->b;

@@ -5,24 +5,24 @@
  * each item when its job starts. This is a schedule of the instance for the following reasons, each checked job by job:
  * - An item is on its job's rank and takes no longer. So a rank runs one item at a time, and no item ends later than
  *   its job.
- * - `after`: items k of the two classes stand for jobs of the same microbatch, or for the k-th of their kinds. From the
- *   start of the one to the start of the other at least the lag passes, by the times of jobs and messages along some
- *   chain of dependencies. The items of a class are numbered in the order of their starts, which need not be the order
- *   of their microbatches. Nothing is lost by this, as bound.h argues, as long as each job of the class has one of its
- *   own before it.
+ * - `after`: items k of the two classes stand for jobs of the same microbatch, or for the k-th of their kinds. At least
+ *   the lag passes from the start of one to the start of the other, by the times of jobs and messages along some chain
+ *   of dependencies. The items of a class are numbered in the order of their starts, which need not be the order of
+ *   their microbatches. As bound.h argues, this loses nothing as long as each job of the class has its own predecessor.
  * - `pool`: likewise. Which job belongs to which of the classes before it does not matter, since they are counted
  *   together.
- * - Room. Only forwards take room, each for its activation. Its rank holds that until the last backward has ended
- *   there, or, if that is on another rank, until the forward has ended. One of these two gives back as much, or more.
- *   So at any time an activation that the rank holds counts for at most what its forward takes, and any other for
- *   nothing. When a forward starts, the rank holds no more activations than its cap, so there is room for that many of
- *   the largest takes.
- * Nothing else restricts a schedule of the instance. The instance leaves out what else restricts the script's: a fixed
- * order, jobs or dependencies that the certificate omits, and activations that come from other ranks.
+ * - Room. Only forwards take room, each for its activation. Its rank holds the activation until the last backward has
+ *   ended there, or, if that is on another rank, until the forward has ended. That item gives back at least as much. So
+ *   at any time, an activation that the rank holds counts for at most what its forward takes, and other activations
+ *   count for nothing. When a forward starts, the rank holds no more activations than its cap, so there is room for
+ *   that many of the largest takes.
+ * Nothing else restricts a schedule of the instance. The instance omits everything else that restricts the script's
+ * schedules: a fixed order, jobs or dependencies that the certificate omits, and activations that come from other
+ * ranks.
  *
  * The file does not say which jobs a class stands for. The class's name gives the stage and the direction. Classes of
  * one name are for kinds of microbatches, which are alike in ranks, times and places of slices, in the order of their
- * first ones. This guess needs no argument: if it is wrong, one of the checks above fails.
+ * first ones. This guess needs no proof: if it is wrong, one of the checks above fails.
  *
  * Times are compared up to a part in 10^12: three ticks of 0.1 are no more than 0.3. */
 #include "bound.h"

@@ -1,8 +1,8 @@
-/* Paths to the ends of a rank, and the proof by work that its span reaches a limit. The span lasts from the start of
- * its first item to the end of its last.
+/* Paths to the ends of a rank, and the proof by work that the rank's span reaches a limit. The span lasts from the
+ * start of its first item to the end of its last.
  *
- * From the end of an item of class C at least way(C, R) passes to the end of some item of rank R: item k of each class
- * after it starts a lag after item k's start. Pools count items in sum, so no path leads to or through them.
+ * At least way(C, R) passes from the end of an item of class C to the end of some item of rank R: item k of each class
+ * after it starts a lag after item k's start. Pools only count items, so no path leads to or through them.
  *
  * work: take a rank's classes with paths of at least x to its own ends. Their items run one after another, not before
  * the rank's first start, and x passes after the last of them. */

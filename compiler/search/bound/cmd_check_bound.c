@@ -35,8 +35,8 @@ static void print_bound_json(const struct bound *b, const struct spec *sp, const
     printf("}\n");
 }
 
-/* Prints the verdict. whose: the schedules that the bound holds for, if the script is known. A cover by whole ticks
- * says less about spans: a rank that begins between ticks may have a span that is up to a tick shorter. */
+/* Prints the verdict. whose: the schedules that the bound holds for, if the script is known. A cover uses whole ticks,
+ * so it proves less about spans: a rank that begins between ticks may have a span up to a tick shorter. */
 static void print_verdict(const struct bound *b, const char *name, const char *whose, const char *why, const char *by) {
     char tick[32], time[32];
     const char *claim = b->spans ? format("no schedule%s%s has spans below", whose,

@@ -128,7 +128,7 @@ static void try_rules(struct closing *closing, struct lists lists) {
 
 /* ---- patterns ---- */
 
-struct origin { /* an order, of as many microbatches as its spec has, in which a pattern may be */
+struct origin { /* an order, for its spec's number of microbatches, that may contain a pattern */
     const struct costs *costs;
     struct lists lists;
     const int64_t *start;
@@ -140,7 +140,7 @@ static void try_pattern(struct closing *closing, const struct costs *costs, stru
         consider_form(closing, "pattern", &body);
 }
 
-/* Lists by how much jobs of the microbatch after the cut start later than one period before, each difference once. */
+/* Lists how much later jobs of the microbatch after the cut start than one period before, each difference once. */
 static int find_lateness(const struct spec *sp, const int64_t *start, int cut, int period, int64_t *shift) {
     int n = 0;
     for (int s = 0; s < sp->stages; s++)
@@ -165,7 +165,7 @@ static const struct costs *longer_costs(const struct closing *closing, const str
     return try_script(&with, COSTS, &trial) ? trial.c.costs : NULL;
 }
 
-/* Cuts the order open after a microbatch, and repeats the ones before the cut there. */
+/* Cuts the order open after a microbatch, and inserts repetitions of the microbatches before the cut. */
 static void try_stretched(struct closing *closing, const struct origin *origin, int period) {
     const struct spec *sp = origin->costs->spec;
     const struct costs *longer = longer_costs(closing, origin->costs);
@@ -228,7 +228,7 @@ static struct origin find_best(struct hold *hold, const struct closing *closing,
     return better;
 }
 
-/* Searches with more microbatches: a better order of these may have a pattern that does well with fewer, too. */
+/* Searches with more microbatches, since a better order of these may contain a pattern that also suits fewer. */
 static void hold_with_more(struct closing *closing, int64_t states, double until) {
     struct closed *best = &closing->best;
     for (int i = 0; i < HOLDS; i++) {

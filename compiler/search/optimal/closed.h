@@ -16,15 +16,15 @@ void emit_rule(struct text *t, const struct costs *costs, const struct rule *rul
 /* Writes the fields of such a script up to its sequence. */
 void emit_before_sequence(struct text *t, const struct costs *costs, const char *batches);
 
-/* rules.c: the rules to try, simplest first. lists: the order that they should match; bytes: memory is limited, though
- * not by the script's caps. */
+/* rules.c: the rules to try, simplest first. lists: the order that they should match; bytes: memory is limited in
+ * bytes, not by the script's caps. */
 struct rules {
     struct rule *rule;
     size_t n, cap;
 };
 bool has_direction(const struct spec *sp, int d); /* whether some stage has jobs of direction d */
 struct rules rules_for(const struct spec *sp, struct lists lists, bool bytes);
-/* Returns whether a script with an n can express this one's jobs: where they run, how long they take, what is split. */
+/* Returns whether a script with an n can express this script's jobs: their ranks, their times, and which are split. */
 bool can_scale(const struct costs *costs);
 
 /* pattern.c: writes the script whose ranks each have a warm-up, a repeated period of `period` microbatches, and an end.

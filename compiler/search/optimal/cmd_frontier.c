@@ -1,16 +1,16 @@
 /* `pianola frontier`: the least makespan of a script's jobs as a function of the live activations that a rank may hold,
  * and where known schedules lie.
  *
- * The first script defines the jobs; its own caps do not count. Its order and the other scripts' orders are marked by
- * their peak and their makespan. The others get its numbers of ranks and microbatches, as in compare, unless -D says
- * more. They may cut the model into more or fewer stages, or microbatches into slices. An activation then counts in
- * proportion to the first script's, and so does a job if there is no model.
+ * The first script defines the jobs; its own caps are ignored. Its order and the other scripts' orders are plotted at
+ * their peak and makespan. The other scripts get its numbers of ranks and microbatches, as in compare, unless -D sets
+ * them. They may cut the model into more or fewer stages, or microbatches into slices. An activation is then counted in
+ * proportion to the first script's, and so is a job if there is no model.
  *
  * --bytes counts a model's bytes instead of live activations: points are where the curve falls (staircase.c).
  *
  * -o names a folder for the points: cap_3.lua is the best order known with a cap of 3, and cap_3.bound the certificate
- * of its bound. The bound of a larger cap holds too, and so does the bound without any, in no_cap.bound. If that is the
- * better one, its certificate proves the point. With --bytes, memory_4096.lua is the order for 4096 bytes. */
+ * of its bound. The bound of a larger cap holds too, and so does the bound without a cap, in no_cap.bound. If one of
+ * these is better, its certificate proves the point. With --bytes, memory_4096.lua is the order for 4096 bytes. */
 #include "base/put_json.h"
 #include "cli/command.h"
 #include "cli/pipeline.h"
@@ -178,8 +178,8 @@ static double allowed_at(const struct curve *curve, const struct point *point) {
     return curve->bytes ? (double)point->memory : point->cap;
 }
 
-/* Returns whether the schedule belongs to this point: over caps, if it fits here and nowhere before; over bytes, if it
- * fits here but not at the next point. The last point also gets schedules that need more. */
+/* Returns whether the schedule belongs to this point: over caps, if this is the first point where it fits; over bytes,
+ * if it fits here but not at the next point. The last point also gets schedules that need more. */
 static bool lies_at(const struct curve *curve, const struct known *known, const struct point *point) {
     const struct point *last = &curve->frontier.point[curve->frontier.n - 1];
     if (known->why)

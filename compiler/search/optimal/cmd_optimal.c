@@ -127,7 +127,7 @@ static struct lists order_of(const struct compile *c, const struct optimum *best
     return best->start ? lists_by_start(c->spec, best->start) : own_lists(c);
 }
 
-/* Returns a remark if the script's own order exceeds the memory, if that is counted in bytes. */
+/* Returns a remark if memory is counted in bytes and the script's own order exceeds it. */
 static const char *exceeds(const struct compile *c, const struct instance *in) {
     bool more = in->bytes && excess_of_plan(c, own_lists(c)) > 0;
     return more ? ", but needs more than the cluster's memory" : "";
@@ -185,8 +185,8 @@ static void write_script(const struct settings *settings, const struct closed *c
     stage_file(settings->output, &script, false);
 }
 
-/* Writes the results. Another order with the same makespan may bear noise worse, so with --jitter the order itself is
- * written. */
+/* Writes the results. Another order with the same makespan may tolerate noise less well, so with --jitter the order
+ * itself is written. */
 static struct closed write_results(const struct settings *settings, const struct compile *c, const struct instance *in,
                                    const struct optimum *best, const struct text *certificate) {
     struct closed closed = {.makespan = (double)best->makespan * in->tick};
@@ -221,8 +221,8 @@ static double span_of(const struct spec *sp, const double *start, const double *
     return most;
 }
 
-/* Writes the largest span. Ranks that begin as early as they can, as ranks do, may have longer spans than ranks that
- * begin just in time. */
+/* Writes the largest span. Real ranks begin as early as they can, and may then have longer spans than ranks that begin
+ * just in time. */
 static void put_span(struct text *t, const struct settings *settings, const struct compile *c,
                      const struct instance *in, const struct optimum *best) {
     const struct sched *written = sched_in_order(c, order_of(c, best));
@@ -316,7 +316,7 @@ static void optimize_period(struct text *t, const struct settings *settings, con
     put_optimal_period(t, settings, c, &closed, lower, bound.memory > bound.work ? "memory" : "work");
 }
 
-/* Dies unless two files can be written, each under a name of its own: stdout and devices have only one. */
+/* Dies unless two files can be written under different names; stdout and devices have only one name. */
 static void check_two_outputs(const struct settings *settings) {
     const char *path[] = {settings->output, certificate_of(settings->output)};
     for (int i = 0; i < 2; i++) {
@@ -333,8 +333,8 @@ static void check_two_outputs(const struct settings *settings) {
 /* Schedules the script's own order. */
 static void schedule_instance(void *compile) { compile_until(compile, SCHED); }
 
-/* Makes room for messages and gaps, which the search does not count: repeats it with less room until a plan fits. The
- * bound stays the same. Returns by how many bytes the best order's plan exceeds the memory. */
+/* Makes room for messages and gaps, which the search does not count, by repeating the search with less room until a
+ * plan fits. The bound stays the same. Returns by how many bytes the best order's plan exceeds the memory. */
 static int64_t make_it_fit(const struct compile *c, const struct instance *in, struct optimum *best, int64_t own,
                            int64_t states, double until) {
     enum { TRIES = 4 };
@@ -372,8 +372,8 @@ static int64_t own_ticks(const struct compile *c, const struct instance *in) {
 
 /* ---- noise ---- */
 
-/* Replaces the order by one that bears noise better, if a local search finds one. The search sees different noise from
- * the comparison, so that it does not fit the order to that noise. */
+/* Replaces the order by one that tolerates noise better, if a local search finds one. The search uses other noise than
+ * the comparison, so that it does not overfit the order to that noise. */
 static struct noisy bear_noise(const struct settings *settings, const struct compile *c, const struct instance *in,
                                struct optimum *best, double until) {
     const struct judgement told = {settings->jitter.level, settings->seed, settings->jitter.runs},

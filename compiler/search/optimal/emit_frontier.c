@@ -1,5 +1,5 @@
-/* Draws the least makespan over memory: a step for each point, up to where more room does not help. The bound is dashed
- * where it is lower, and each known schedule is a circle. Nothing lies below the bound. */
+/* Draws the least makespan over memory, with a step for each point, up to where more room does not help. The bound is
+ * dashed where it is lower, and each known schedule is a circle. Nothing lies below the bound. */
 #include "draw/chart.h"
 #include "draw/svg.h"
 #include "frontier.h"
@@ -11,7 +11,7 @@ struct picture {
     struct axis x, y;
 };
 
-/* Draws the steps: from each point to the next, the first one's makespan holds. */
+/* Draws the steps: each point's makespan holds until the next point. */
 static void put_steps(struct text *t, const struct picture *picture, const struct frontier_step *step, int n,
                       bool lower, const char *what) {
     char letter = 'M';

@@ -24,7 +24,7 @@ static void put_caps(struct text *t, const struct spec *sp, const int *cap) {
     put_word(t, " })[worker + 1] end,\n");
 }
 
-/* Returns the first job that takes another time than others of its stage and direction; -1: none. */
+/* Returns the first job that takes longer or shorter than others of its stage and direction; -1: none. */
 static int32_t uneven(const struct costs *costs) {
     const struct spec *sp = costs->spec;
     for (int32_t j = 0; j < sp->njobs; j++) {

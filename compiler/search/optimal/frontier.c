@@ -1,5 +1,5 @@
-/* Runs one search for each cap. An order for less room is also one for more, and a bound for more room is also one for
- * less. So each search begins with the best order up to then, and bounds are handed down at the end. */
+/* Runs one search for each cap. An order for less room is also valid with more, and a bound for more room also holds
+ * with less. So each search starts from the best order so far, and bounds are handed down at the end. */
 #include "frontier.h"
 #include "optimal.h"
 #include "order.h"
@@ -118,7 +118,7 @@ struct frontier find_frontier(struct compile *c, struct searches searches) {
     struct frontier frontier = {0};
     set_caps(c, INT_MAX);
     frontier.free = solve(&what, 0, &best);
-    if (!best.known) /* one exists: any that keeps the dependencies */
+    if (!best.known) /* one exists: any order that keeps the dependencies */
         die("%s: found no order at all; give more --time", sp->file);
     int peak = peak_of(sp, best.start);
     frontier.point = NEW(struct point, peak);

@@ -130,7 +130,7 @@ static struct times find_times(const struct compile *c) {
     return times;
 }
 
-/* Chooses the tick. A job takes at least one: a job rounded down to none could not be told from one that is done. */
+/* Chooses the tick. A job takes at least one tick; with none it could not be distinguished from a finished job. */
 static void choose_tick(struct instance *in, const struct compile *c) {
     struct times times = find_times(c);
     in->rounded = times.most / times.tick > MANY_TICKS || times.least < times.tick * 0.5;
@@ -446,8 +446,8 @@ int64_t span_bound(const struct instance *in, int r) {
     return bound;
 }
 
-/* Returns the least time from the start of an item of `from` to the end of the item that gives its room back. Items of
- * a pool follow none in particular, but in sum they start no sooner than if each followed its own. */
+/* Returns the least time from the start of an item of `from` to the end of the item that gives its room back. A pool's
+ * items follow no particular items, but together they start no earlier than if each followed its own. */
 static int64_t residence(const struct instance *in, const int *order, int from) {
     const struct class *class = &in->class[from], *until = &in->class[class->until];
     int64_t *behind = NEW(int64_t, in->n);

@@ -3,11 +3,11 @@
  * A class consists of all jobs of one stage, direction and slice, for microbatches of one kind: those for which the
  * script says the same about every job. In some best schedule a class's jobs, its items, run in the order of
  * microbatches. To see this, sort the starts of every class: an item's inputs and the free memory depend only on how
- * many items have started. Weight gradients of a rank that take equally long and free equally much form one pool, since
- * nothing waits for them: whichever is ready may run.
+ * many items have started. Weight gradients of a rank that take the same time and free the same memory form one pool,
+ * since nothing waits for them: any ready one may run.
  *
- * Times are whole ticks. If the script's times are multiples of no tick that is large enough, they are rounded down,
- * which only permits more: a lower bound here is a lower bound there. */
+ * Times are whole ticks. If no sufficiently large tick divides the script's times, they are rounded down. That only
+ * permits more schedules, so a lower bound for the instance is one for the script. */
 #ifndef PIANOLA_INSTANCE_H
 #define PIANOLA_INSTANCE_H
 #include "ir/graph.h"
@@ -67,5 +67,5 @@ struct steady {
     double work, memory;
 };
 struct steady steady_bound(const struct instance *in, int batches);
-int64_t serial_time(const struct instance *in); /* one item after the other: no order needs more, if it can run */
+int64_t serial_time(const struct instance *in); /* all items one after the other: no valid order takes longer */
 #endif

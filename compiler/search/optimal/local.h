@@ -1,8 +1,7 @@
 /* Local search over orders: moves one job at a time along its rank, and keeps the move if the step gets no longer.
  *
- * An order is judged by what the whole compiler makes of it: its messages, fetches, collectives and memory plan, in the
- * simulator. So the search takes into account what bounds and the dynamic program (search.h) do not, and proves
- * nothing. */
+ * An order is judged by compiling it completely and simulating its messages, fetches, collectives and memory plan. So
+ * the search accounts for effects that bounds and the dynamic program (search.h) ignore, but proves nothing. */
 #ifndef PIANOLA_LOCAL_H
 #define PIANOLA_LOCAL_H
 #include "order.h"
@@ -17,7 +16,7 @@ struct judgement {
  * and memory count. INFINITY: it deadlocks or does not fit. */
 double judge_order(const struct compile *c, struct lists lists, struct judgement judgement, struct jitter *noisy);
 
-/* Returns the judgement with other random numbers: a search should see other noise than the final comparison. */
+/* Returns the judgement with other random numbers: a search should use other noise than the final comparison. */
 struct judgement unseen_noise(struct judgement judgement);
 
 struct local {

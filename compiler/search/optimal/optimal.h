@@ -10,7 +10,7 @@ struct optimum {
     enum proof proof;        /* proof of lower */
     struct visited cover;    /* the states, for PROOF_COVER */
     int64_t *start;          /* per job, in ticks; NULL: the schedule's own order is as good as any found */
-    bool gave_up;            /* something is left to search */
+    bool gave_up;            /* the search was not exhaustive */
 };
 
 /* Returns how many states a search may visit: with a time limit, all that can be numbered; else some minutes' worth. */

@@ -56,8 +56,8 @@ static void add_rule(struct rules *rules, const char *n, bool strict, const int 
     rules->rule[rules->n++] = (struct rule){n, strict, cap};
 }
 
-/* Adds the orders, each with weight gradients at its own priority, before everything, and only when nothing else can
- * run. */
+/* Adds the orders, each with weight gradients at its own priority, before everything else, and only when nothing else
+ * can run. */
 static void add_orders(struct rules *rules, const struct spec *sp, const int *cap) {
     static const char *const named[] = {"backward_first", "oldest_batch_first", "oldest_stage_first", "forward_first"};
     const char *expression[] = {

@@ -6,7 +6,7 @@
 
 enum {
     COMPARED = 4096,     /* upper bound on the states that one is compared with for dominance */
-    MOST_WORDS = 1 << 28 /* limit for all states: a gigabyte, for states that are few but long */
+    MOST_WORDS = 1 << 28 /* limit for all states: a gigabyte, which matters for few but long states */
 };
 
 struct layer { /* the states of one moment */
@@ -103,7 +103,7 @@ static int64_t next_event(const struct search *s, int32_t c, int64_t age) {
     return *after == INT64_MAX ? INT64_MAX : *after - age;
 }
 
-/* Returns whether a rank that starts nothing could have run something exactly until then, at no cost. */
+/* Returns whether a rank that starts nothing could have run something that ends by then, at no cost. */
 static bool wastes_time(const struct search *s, const int32_t *row, int64_t step) {
     const struct instance *in = s->in;
     for (int r = 0; r < in->ranks; r++)
@@ -163,8 +163,8 @@ static void make_row(struct search *s, const int32_t *row, int64_t step) {
         s->row[in->n + in->ranks + r] = since(s, row, r, step);
 }
 
-/* Returns the least time until rank r can have ended, given what is left on rank q. For each class: the work of all
- * classes whose path to r's end is at least as long, then that path. */
+/* Returns the least time until rank r can end, given what is left on rank q. For each class: the work of all classes
+ * whose path to r's end is at least as long, then that path. */
 static int64_t left_for(const struct instance *in, const int32_t *row, int q, int r) {
     int64_t bound = q == r ? row[in->n + q] : 0;
     for (int i = in->of_rank_at[q]; i < in->of_rank_at[q + 1]; i++) {
@@ -205,7 +205,7 @@ static int64_t span_from(const struct instance *in, const int32_t *row) {
     return bound;
 }
 
-/* Returns the least time at which what is left can end, from time t on. */
+/* Returns the earliest time at which everything left can have ended, from time t on. */
 static int64_t bound_of(const struct instance *in, const int32_t *row, int64_t t) {
     if (in->span)
         return span_from(in, row);

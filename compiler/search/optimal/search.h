@@ -4,17 +4,17 @@
  * did, as long as that matters. From it, each rank that is free starts an item that can start, or none. The next state
  * is at the next moment at which anything ends or arrives. States are visited in the order of time. A state is dropped
  * if its lower bound (bound) is no sooner than the end of the best schedule so far. It is also dropped if another state
- * at the same time is as far in everything (dominates). If no state is left, what was visited proves that nothing is
- * better: certify.c writes it down.
+ * at the same time is at least as far in every respect (dominates it). If no state is left, what was visited proves
+ * that nothing is better: certify.c writes it down.
  *
- * For spans (instance.h), events are not enough: a rank may gain by beginning just in time for something later. So as
- * long as a rank has not begun, each tick is a moment. The result is the least span at whole ticks, which may exceed
- * the least of all by less than a tick (compiler/certificates.md). Once all have begun, moving any later item to an
- * earlier event moves no rank's first item, and no last item to later. While nothing runs and nothing is in transit,
- * nobody needs to wait: all that starts later could start that much earlier. If a state dominates another, the same
- * ranks have begun, and none earlier: what completes the other completes it, with no longer spans. For the same reason
- * a rank that has not begun never counts as wasting time. The bound of a dominating state is no larger, so the state it
- * stands for may be dropped even if the dominating state is itself dropped by its bound.
+ * For spans (instance.h), events are not enough, because a rank may gain by beginning just in time for something later.
+ * So as long as a rank has not begun, each tick is a moment. The result is the least span at whole ticks, which exceeds
+ * the true minimum by less than a tick (compiler/certificates.md). Once all have begun, moving any later item to an
+ * earlier event moves no rank's first item, and no last item to later. While nothing runs and nothing is in transit, no
+ * rank needs to wait, since everything that starts later could start that much earlier. If a state dominates another,
+ * the same ranks have begun, and none earlier: what completes the other completes it, with no longer spans. For the
+ * same reason a rank that has not begun never counts as wasting time. The bound of a dominating state is no larger, so
+ * the state it stands for may be dropped even if the dominating state is itself dropped by its bound.
  *
  * With a beam, only that many states of each moment are followed: this is quick, and proves nothing. */
 #ifndef PIANOLA_SEARCH_H
@@ -37,7 +37,7 @@ struct visited { /* states in the order of time, as rows of words */
 };
 struct found {
     int64_t makespan; /* or largest span: the best below the limit, or the limit */
-    bool all;         /* nothing was left out: no schedule is shorter */
+    bool all;         /* the search was exhaustive: no schedule is shorter */
     struct visited visited;
 };
 double seconds_now(void);           /* since the epoch */

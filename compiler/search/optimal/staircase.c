@@ -1,6 +1,6 @@
-/* The least makespan over bytes of memory. The first search has unlimited room. Each further one has a byte less than
- * the order before it uses, so that it must find another, until none fits. Among orders that end at one time, the last
- * uses the least memory, and between two points there is none. */
+/* The least makespan over bytes of memory. The first search has unlimited room. Each further search has one byte less
+ * than the previous order uses, so that it must find another order, until none fits. Among orders with the same
+ * makespan, the last uses the least memory, and no other lies between two points. */
 #include "frontier.h"
 #include "memory.h"
 #include <limits.h>

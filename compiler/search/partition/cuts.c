@@ -28,8 +28,8 @@ static void add_set(struct cuts *cuts, const uint64_t *set, int first, size_t *c
     memcpy(cuts->set + cuts->n++ * cuts->words, set, bytes);
 }
 
-/* Finds all sets of layers that have, with each layer, its predecessors: a set of k + 1 is one of k plus a layer whose
- * predecessors it has. */
+/* Finds all sets of layers that contain the predecessors of each of their layers. A set of k + 1 is a set of k plus a
+ * layer whose predecessors it contains. */
 static void find_sets(struct cuts *cuts) {
     const struct profile *p = cuts->profile;
     int words = cuts->words;

@@ -35,7 +35,7 @@ static void put_stage_ranks(struct text *out, const struct partition *p) {
     put(out, "}\n");
 }
 
-/* Returns the least number of microbatches, at least n, of which the ranks of each stage get equally many. */
+/* Returns the least number of microbatches, at least n, that divides evenly among the ranks of each stage. */
 static int64_t whole_turns(const struct partition *p, int n) {
     int64_t turn = 1;
     for (int s = 0; s < p->nparts; s++)

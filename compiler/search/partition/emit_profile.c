@@ -1,7 +1,7 @@
 #include "partition.h"
 #include <math.h>
 
-/* Rounds to nanoseconds, since clocks resolve no less. */
+/* Rounds to nanoseconds, the resolution of clocks. */
 static double in_nanoseconds(double seconds) { return round(1e9 * seconds); }
 
 void emit_graph(struct text *out, const struct profile *profile) {

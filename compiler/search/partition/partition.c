@@ -8,13 +8,13 @@
  * A(j, m) = min(T(0, j, m), min over k, m' of max(A(k, m - m'), 2 a_k / bandwidth, T(k, j, m')))
  *
  * It is as fast as its slowest stage, or its slowest transfer. If machines form groups, a group is a machine of the
- * level above: T then takes the time A of the best pipeline between i and j within a group as the computation.
+ * level above. In T, the computation is then the time A of the best pipeline between i and j within a group.
  *
  * In a chain few k matter. With c(k) the computation before cut k on the fastest machine, and u a time that some
  * pipeline up to j takes, A(k, m - m') <= u needs c(k) <= (m - m') u, and T(k, j, m') <= u needs c(j) - c(k) <= m' u.
  * Extending the last stage of the pipeline up to cut j - 1 by one layer gives a u that leaves few k if the work can be
- * divided evenly. For m' > 1 machines the synchronization must not exceed m' u either, which over slow links leaves
- * only the k near j. */
+ * divided evenly. For m' > 1 machines, synchronization must not exceed m' u either, which leaves only k near j if links
+ * are slow. */
 #include "partition.h"
 #include <math.h>
 
@@ -210,7 +210,7 @@ static double *times_of(const struct search *search) {
     return times;
 }
 
-/* The groups in which a pipeline runs, each doing the same for other minibatches */
+/* The groups that run a pipeline, each for other minibatches */
 struct groups {
     int n, *first;       /* number of groups; first rank of each */
     double sync_of_byte; /* seconds per minibatch in which they synchronize a byte of weights */
@@ -278,7 +278,7 @@ static void compare_times(struct partition *p, const struct cuts *cuts, const st
     }
 }
 
-/* Refuses searches of many minutes. For a chain on one level, search_from does that as it goes. */
+/* Refuses searches that would take many minutes. For a chain on one level, search_from checks this as it runs. */
 static void check_effort(const struct cuts *cuts, const struct machines *machines) {
     double n = cuts->n, steps = 0;
     for (int i = 0; i < machines->nlevels; i++) {

@@ -29,9 +29,9 @@ struct profile *read_profile(const char *name, const char *text);
 void emit_graph(struct text *out, const struct profile *profile);
 void emit_costs(struct text *out, const struct profile *profile, const char *measured);
 
-/* cuts.c: all sets of layers that have, with each layer, all layers before it. A cut is between such a set and the
- * rest. Their last layers are the antichains of PipeDream's code. Cut 0 is before all layers, cut n - 1 after all of
- * them. In a chain, cut i has i layers before it. */
+/* cuts.c: finds all sets of layers that contain, for each of their layers, all its predecessors. A cut is between such
+ * a set and the rest. Their last layers are the antichains of PipeDream's code. Cut 0 is before all layers, cut n - 1
+ * after all of them. In a chain, cut i has i layers before it. */
 enum { MOST_CUTS = 2048 }; /* limit for a graph with branches */
 struct cuts {
     const struct profile *profile;
@@ -44,7 +44,7 @@ struct cuts {
 };
 /* Finds all cuts. Dies if a graph with branches has more than MOST_CUTS. */
 struct cuts *find_cuts(const struct profile *profile);
-/* Returns whether cut i, whose number is lower than j, can be a cut of what is before j. */
+/* Returns whether cut i, whose number is lower than j's, can cut the layers before j. */
 static inline bool is_below(const struct cuts *cuts, int i, int j) {
     return !cuts->below || cuts->below[i * cuts->n + j];
 }

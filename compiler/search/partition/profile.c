@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An iterator over a file's lines, for messages that show one */
+/* An iterator over a file's lines, with the context that error messages need */
 struct lines {
     const char *name, *text, *end, *at; /* at: where the line begins */
     int line;

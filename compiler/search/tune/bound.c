@@ -1,7 +1,7 @@
 /* Lower bounds on a candidate's time and memory, from its jobs and their ranks alone.
  *
- * Time: per rank, the least that must come before any of its jobs, all of its work, and the least that must come after
- * any of them; and the longest path through the jobs. Links count, reductions and updates do not.
+ * Time: per rank, the sum of the least time before any of its jobs, all of its work, and the least time after any of
+ * them; and the longest path through the jobs. Links are included, reductions and updates are not.
  *
  * Memory: per rank, its weights and their optimizer state, the largest of its gradients, and what a single forward
  * needs and keeps. */

@@ -1,6 +1,6 @@
 /* `pianola tune`: searches schedules and their parameters for the fastest step of a model on a cluster.
  *
- * First every candidate is bounded. Then those that fit and may be among the best are compiled, best bound first. An
+ * First bounds every candidate. Then compiles the candidates that fit and may be among the best, best bound first. An
  * interrupt (SIGINT) ends the search: the best so far are printed, and the exit code is 130. */
 #include "tune.h"
 #include "base/read_file.h"
@@ -74,7 +74,7 @@ static void bound(void *context) {
         answer->bound = 0;
 }
 
-/* Bounds several candidates in one child, since each takes little longer than starting a child. */
+/* Bounds several candidates in one child, since bounding one takes little longer than starting a child. */
 static void bound_candidates(void *context, int task, void *to) {
     const struct tuning *tuning = context;
     struct answer *answer = to;
@@ -300,8 +300,8 @@ static void write_improved(const struct tuning *tuning, const char *path) {
     write_file(path, &out);
 }
 
-/* Writes the winner with its parameters as defaults. A sequence itself says which jobs there are, so a script with one
- * leaves --recompute to the command line. */
+/* Writes the winner with its parameters as defaults. A sequence lists its jobs itself, so a script with one leaves
+ * --recompute to the command line. */
 static void write_winner(const struct tuning *tuning, const char *path) {
     const struct search_space *space = &tuning->space;
     const struct candidate *best = &space->candidate[tuning->ranking.best[0]];
@@ -405,7 +405,7 @@ static void search_all(struct tuning *tuning) {
                    (struct pool){.next = next_to_measure, .work = measure_candidate, .done = take_measured_answer});
 }
 
-/* Proves the better order's program, as for all others, and checks that it takes as long as claimed. */
+/* Proves the better order's program, like every other program, and checks that it takes as long as claimed. */
 static void confirm(const struct tuning *tuning) {
     const struct improvement *improvement = &tuning->improvement;
     const struct judgement judgement = tuning->space.judgement;

@@ -71,7 +71,7 @@ static struct script_args sequence_args(const struct search_space *space, const 
     return args_of_script(space, winner, false, t.s); /* the list has the recomputations */
 }
 
-/* Returns why a list of the jobs on their ranks would be another schedule; NULL: it would not. */
+/* Returns why a list of each rank's jobs would not be the same schedule; NULL: it would be. */
 static const char *unlike_its_list(const struct spec *sp) {
     if (sp->updates.every)
         return "its updates are within the step";

@@ -1,5 +1,5 @@
-/* Runs tasks in child processes. Each child has a copy of all that was known when it began, runs one task, writes its
- * answer into a pipe and exits. As many run at a time as this process has cores. */
+/* Runs tasks in child processes. Each child has a copy of everything known when it began, runs one task, writes its
+ * answer into a pipe and exits. At most one child per core of this process runs at a time. */
 #include "tune.h"
 #include <errno.h>
 #include <fcntl.h>

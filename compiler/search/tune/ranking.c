@@ -1,6 +1,6 @@
-/* Keeps the ten best candidates so far, and the ten schedules whose fastest candidates are the fastest. Among
- * candidates with the same figures, which are the same program as far as figures tell, only the first is ranked.
- * Sharding over a single replica, for example, changes nothing. */
+/* Keeps the ten best candidates so far, and the ten schedules whose fastest candidates are the fastest. Of several
+ * candidates with the same figures, which are most likely the same program, only the first is ranked. Sharding over a
+ * single replica, for example, changes nothing. */
 #include "tune.h"
 #include <math.h>
 #include <stdlib.h>

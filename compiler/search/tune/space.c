@@ -7,8 +7,8 @@
  *   recompute  no, yes
  *   and the values in its field `tune` for its other parameters, such as replicas, chunks and zero
  *
- * A parameter that the user sets with -D is not varied. If a script or the compiler refuses a candidate, that is no
- * error here: it is counted. */
+ * A parameter that the user sets with -D is not varied. A candidate that a script or the compiler refuses is not an
+ * error here, but is counted. */
 #include "tune.h"
 #include <ctype.h>
 #include <stdlib.h>

@@ -3,15 +3,14 @@
  *   space.c    candidates: schedules with values of their parameters
  *   bound.c    lower bounds on a candidate's time and memory, without its schedule
  *   pool.c     work in child processes, as many at a time as there are cores
- *   ranking.c  the best so far, and what need not be simulated any more
+ *   ranking.c  the best so far, and which candidates need no simulation
  *   why.c      the shares of a step's time, and why one candidate is slower than another
  *   improve.c  the best in a better order
  *   winner.c   the best as a script of its own
  *   put_tune.c the answer, for people and as JSON
  *
- * The output does not depend on the number of cores, nor on which child finishes first. A candidate is left out only if
- * its bound is above its bar (ranking.c), and candidates that were simulated although they are above it are not
- * counted. */
+ * The output does not depend on the number of cores, nor on which child finishes first. A candidate is skipped only if
+ * its bound is above its bar (ranking.c), and candidates that were simulated despite being above it are not counted. */
 #ifndef PIANOLA_TUNE_H
 #define PIANOLA_TUNE_H
 #include "search/optimal/local.h"
@@ -53,7 +52,7 @@ struct search_space {
 };
 /* Fills in the schedules, from their files, and the candidates. */
 void list_candidates(struct search_space *space);
-/* Returns the arguments with which a candidate is compiled. They are all of its settings; none has to be used. */
+/* Returns the arguments with which a candidate is compiled. All of its settings are passed, and none has to be used. */
 struct script_args args_of(const struct search_space *space, const struct candidate *candidate);
 /* Returns the candidate with only the model's settings; args_of_script: the arguments of a script that sets the rest
  * itself. */
@@ -164,7 +163,7 @@ struct improvement {
 struct improvement improve_winner(const struct search_space *space, const struct candidate *winner, double value,
                                   struct judgement judgement, uint64_t seed);
 
-/* ---- winner.c: change a script's text; NULL if it is not known how ---- */
+/* ---- winner.c: change a script's text; NULL if that is not possible ---- */
 
 const char *with_default(const char *src, const char *key, const char *value); /* sets a parameter's default */
 const char *with_field(const char *src, const char *field); /* adds a field to the schedule, as "tensor = 2" */

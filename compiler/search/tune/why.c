@@ -1,5 +1,5 @@
-/* Splits the time of all ranks into shares. Waiting for activations and gradients counts as bubble as far as it would
- * remain with links that take no time; the rest counts as messages. */
+/* Splits the time of all ranks into shares. Waiting for activations and gradients counts as bubble to the extent that
+ * it would remain if links took no time; the rest counts as messages. */
 #include "plan/plan.h"
 #include "tune.h"
 #include <math.h>

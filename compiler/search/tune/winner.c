@@ -1,6 +1,6 @@
 /* Changes the defaults in a schedule's own text. A params table is found by its words, as Lua reads them, and the
- * default of each parameter in it is replaced. If a parameter is not found, or found twice, it is refused. The caller
- * compiles the result and compares its makespan, so that nothing is taken on trust. */
+ * default of each parameter in it is replaced. A parameter that is not found, or found twice, is refused. The caller
+ * compiles the result and compares its makespan to make sure. */
 #include "tune.h"
 #include <ctype.h>
 #include <stdlib.h>
@@ -130,7 +130,7 @@ const char *with_field(const char *src, const char *field) {
     return at ? format("%.*s\n  %s,%s", (int)(at + 1 - src), src, field, at + 1) : NULL;
 }
 
-/* Returns the source without its picture, which shows a shipped script with its original defaults. */
+/* Returns the source without its picture, which shows the shipped script with its original defaults. */
 const char *without_picture(const char *src) {
     struct text t = {0};
     put_word(&t, "");
