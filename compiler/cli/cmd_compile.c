@@ -70,7 +70,8 @@ static enum listed find_listed(const struct record *record, const char *name, ui
     return found;
 }
 
-/* With a model, the folder also gets files that build and start the ranks' programs. */
+/* Writes the Makefile. With a model, the folder gets this and the following files, which build and start the ranks'
+ * programs. */
 static void makefile(struct text *t, const struct compile *c, const char *dir, const char *suffix) {
     (void)dir, (void)suffix;
     emit_makefile(t, c->program, c->spec->model);

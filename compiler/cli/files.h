@@ -11,7 +11,7 @@ void place_files(void);
 /* Opens a file to be written piece by piece; end_file gives it its name. Not for "-", a device or a pipe. */
 FILE *begin_file(const char *path);
 void end_file(FILE *f, const char *path);
-/* These die if the output could not be written. Call them before long work. */
+/* Die if the output could not be written. Call these before long work. */
 void check_writable(const char *path);
 bool same_place(const char *a, const char *b);     /* whether both name the same file */
 void check_apart(const char *out, const char *in); /* dies if both are one file; NULL: no file */

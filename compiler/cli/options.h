@@ -74,7 +74,7 @@ const char *words_of(const struct option_row *row);
 const char **option_words(const struct option_row *row, int *n);
 const char *listed(const char *words); /* "edge peer rank" becomes "edge, peer or rank" */
 
-/* command_line.c: applies the options, or their defaults. argv[0]: the command. Dies of errors. */
+/* command_line.c: applies the options, or their defaults. argv[0]: the command. Dies on errors. */
 void parse_command_line(struct settings *settings, const struct command *command, int argc, char **argv);
 
 /* Type of a value, from its word in help up to a space. */

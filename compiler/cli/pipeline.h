@@ -10,7 +10,7 @@
 /* pipeline.c: runs all passes and searches whose results c lacks. dump: letters of passes after which the program is
  * printed to stdout; t prints the variations that searches tried to stderr. */
 void compile_all(struct compile *c, const char *dump);
-/* pipeline.c: compile_all for try(): takes a struct compile, and prints nothing. */
+/* pipeline.c: calls compile_all, for try(). Takes a struct compile, and prints nothing. */
 void compile_it(void *compile);
 /* pipeline.c: returns the schedule and its compile options in command-line syntax, for comments. */
 const char *command_line(const struct script_args *args);

@@ -123,7 +123,7 @@ static struct took costs_of_work(const struct compile *c, const struct work *wor
 
 /* ---- the prediction ---- */
 
-/* cores: those that the ranks share; 0: each rank has a device of its own. */
+/* Returns the predicted timeline. cores: number of cores that the ranks share; 0: each rank has a device of its own. */
 static struct timeline *predict(const struct compile *c, const struct took *took, double cores) {
     struct spec sp = *c->spec;
     struct costs costs = *c->costs;

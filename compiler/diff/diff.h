@@ -132,8 +132,8 @@ struct diff {
     struct diff_base base;
 };
 
-/* diff_side.c. tl NULL: no times are known yet; side_times sets them, from rows as for side_of_rows, or
- * dies, with advice, if they are of another program. */
+/* diff_side.c. tl NULL: no times are known yet. side_times sets them from rows, as side_of_rows takes them; dies, with
+ * advice, if they are from another program. */
 struct side *side_of_program(const char *name, const struct program *p, const struct timeline *tl);
 struct side *side_of_rows(const char *name, struct timeline_rows *rows);
 void side_times(struct side *side, const char *file, struct timeline_rows *rows, const char *advice);
@@ -146,7 +146,7 @@ bool side_leads(const struct side *side, int o); /* whether o is the first of a 
  * arrived. The medians of the steps become the side's times. Changes the rows. */
 void side_steps(struct side *side, struct timeline_rows *rows);
 double median_of(double *x, int n); /* sorts x */
-/* diff_steps.c: decides which differences are no larger than between steps. Probabilities are two-sided. */
+/* diff_steps.c: decides which differences are no larger than those between steps. Probabilities are two-sided. */
 double rank_sum_test(double *x, int n, double *y, int m); /* sorts both */
 double sign_test(double x, const double *y, int m);
 double diff_p(double *x, int n, double *y, int m); /* the test that applies; NAN: neither side has steps */

@@ -11,8 +11,8 @@ int diff_half(const struct side *side, int i);
 bool diff_several_stages(const struct side *side);
 /* Returns the job that an operation waited for, directly or through others, for a timeline alone; -1: none. */
 int diff_waited_for(const struct side *side, int i);
-/* For a side whose waits are known, sets the operation of each rank's instructions, the instruction of each operation,
- * and the producers. */
+/* Sets the operation of each rank's instructions, the instruction of each operation, and the producers. The side's
+ * waits must be known. */
 void diff_number_ops(const struct side *s, int32_t ***op_at, int32_t **ins_of, struct producers *producers);
 const char *diff_signed_time(const struct diff *diff, int64_t ticks); /* "+2 units" */
 /* Writes why an operation changed: "; ends +14 units; pushed by 3F7 of rank 3" */

@@ -114,7 +114,7 @@ static void sample_step(const struct side *side, bool bubble, double *out) {
     }
 }
 
-/* ---- what is more than chance ---- */
+/* ---- which differences are more than chance ---- */
 
 struct finding {
     double p;

@@ -28,7 +28,7 @@ struct picture {
     int joined; /* number of operations joined, that is, moved or reordered, and drawn */
 };
 
-/* ---- what is drawn where ---- */
+/* ---- where operations are drawn ---- */
 
 static const struct side *panel_side(const struct picture *picture, int panel) {
     return picture->d->side[panel == A ? A : B];

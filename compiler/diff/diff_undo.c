@@ -1,10 +1,10 @@
 /* Finds the effect of each change: how long both sides would take if it were undone.
  *
- * Both sides are simulated as they ran: every operation keeps its duration, and its delay after the last of the
- * operations that it waits for. Undoing a change removes the operation from a side: it takes no time, its lane
- * continues without it, and whatever needs its result waits for what it needed. An operation that only takes longer
- * takes as long as in A instead. The effect of a change is the time saved by removing it from B, minus the time saved
- * by removing it from A. So the effects of single changes need not add up to the difference of the makespans.
+ * Both sides are simulated as they ran: every operation keeps its duration, and its delay after the last operation that
+ * it waits for. Undoing a change removes the operation from a side: it takes no time, its lane continues without it,
+ * and whatever needs its result waits for what it needed. An operation that only takes longer takes as long as in A
+ * instead. The effect of a change is the time saved by removing it from B, minus the time saved by removing it from A.
+ * So the effects of single changes need not add up to the difference of the makespans.
  *
  * A simulation is linear. Equal changes are undone together, and each root alone. If there are many roots, only the
  * longest operations are undone, so that all simulations together visit at most MOST_VISITS operations. */

@@ -77,7 +77,7 @@ static const char *shared_numbers(const struct rows *rows, int r, int workers, i
 }
 
 static void name_row(struct rows *rows, int r, int workers) {
-    enum { LABEL = 7 }; /* letters that fit into the margin, in small print, after "ranks " */
+    enum { LABEL = 7 }; /* letters that fit into the margin, in a small font, after "ranks " */
     const char *all = shared_numbers(rows, r, workers, INT32_MAX);
     bool several = strpbrk(all, ",\xe2") != NULL;
     rows->who[r] = format(several ? "ranks %s" : "rank %s", all);

@@ -28,7 +28,7 @@ void put_xml(struct text *t, const char *s);
 /* Writes ", microbatch 3, slice 1". slices 0: microbatches are not cut */
 void svg_put_number(struct text *t, int op, int batch, int slices);
 
-/* put_page.c: a page with a picture. The name, command, the proof's verdict and figures precede it; the report
+/* put_page.c: writes a page with a picture. The name, command, the proof's verdict and figures precede it; the report
  * follows. */
 struct page {
     const char *name, *command, *verdict; /* verdict NULL: none */
@@ -60,8 +60,8 @@ double band_top(double plan, double limit); /* plan: the largest plan of any ran
 void put_band(struct text *t, const struct span *span, const struct band *band, const struct rank *k, const char *who,
               const double *start, const double *end);
 
-/* rows.c: the rows of a picture. If there are more than MANY_ROWS ranks, equal ones may share a row. If there are more
- * than MANY_ROWS rows, they are low, with folded bands. */
+/* rows.c: finds the rows of a picture. If there are more than MANY_ROWS ranks, equal ranks may share a row. If there
+ * are more than MANY_ROWS rows, the rows are low, with folded bands. */
 enum { MANY_ROWS = 16, FOLDED = 4 }; /* FOLDED: height of a folded band */
 struct rows {
     int n, *leader; /* leader, per rank: the first of the ranks that share its row */

@@ -120,7 +120,7 @@ static void annotate(struct writer *writer, const char *name, int64_t v) {
     writer->inner.n = 0;
 }
 
-/* step: its number, or 0; base: added to the step's message numbers */
+/* Begins a slice. step: its step's number, or 0; base: added to the step's message numbers */
 static void begin_slice(struct writer *writer, const struct names *names, const struct rank *k, const struct instr *in,
                         int step, uint64_t base) {
     put_slice_name(&writer->inner, names, in);

@@ -31,7 +31,8 @@ struct timeline_rows {
     } * row;
 };
 struct timeline_rows *read_tsv(const char *file, const char *src);
-/* read_measured.c: reads the same from a file, or from a folder with one file per rank, DIR/timeline.<rank>.tsv. */
+/* read_measured.c: reads a measured timeline from a file, or from a folder with one file per rank,
+ * DIR/timeline.<rank>.tsv. */
 struct timeline_rows *read_measured(const char *path);
 bool holds_measured(const char *path); /* whether path is such a folder */
 
@@ -39,7 +40,7 @@ bool holds_measured(const char *path); /* whether path is such a folder */
 void emit_json(struct text *out, const struct report *report);
 void put_jitter_json(struct text *t, const struct jitter *jitter); /* writes it as a member of an object */
 
-/* emit_trace_*.c: timelines for Perfetto and other viewers, as Chrome JSON and as protobuf TrackEvents. */
+/* emit_trace_*.c: write timelines for Perfetto and other viewers, as Chrome JSON and as protobuf TrackEvents. */
 void emit_chrome(struct text *out, const struct program *p, const struct steps *steps, const char *unit);
 void emit_pftrace(struct text *out, const struct program *p, const struct steps *steps, const char *unit);
 /* Writes one rank's timeline as Kineto would record it, for Holistic Trace Analysis. */
@@ -50,7 +51,8 @@ void emit_torch(struct text *out, const struct spec *sp, const struct sched *sc,
 /* read_torch.c: converts such a CSV, of either form, to a schedule script. Dies with file, row and column. */
 void read_torch(struct text *out, const char *file, const char *src);
 bool is_torch(const char *file, const char *src); /* decided by its name or its first cell */
-/* emit_cuda.c: writes rank r's own program. hash: of the whole compile; all ranks of a run must have the same. */
+/* emit_cuda.c: writes rank r's own program. hash: the hash of the whole compile, which all ranks of a run must
+ * share. */
 void emit_cuda(struct text *out, const struct costs *costs, const struct program *p, int r, uint64_t hash);
 /* Flags of the compilers of units, in this process and in the Makefile of ranks' programs; the folder of their sources
  * there. */

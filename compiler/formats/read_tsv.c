@@ -19,7 +19,7 @@ struct table {
     struct reader in;
     struct timeline_rows *rows;
     int n, first; /* rows read; the current step's first row */
-    bool units;   /* whether there is a column unit; */
+    bool units;   /* whether there is a column `unit`; */
     bool cpu;     /* and columns cpu and cores after it */
     size_t cap_step;
     const char *lane; /* the previous row's lane: its text in the source, its length, and a copy in the arena */

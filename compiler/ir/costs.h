@@ -94,8 +94,8 @@ static inline const struct stage *stage_at(const struct costs *costs, int s, int
 
 /* updates.c: if updates are jobs, appends the updates of all sets with weights, on each home. Needs homes. */
 void place_updates(struct costs *costs);
-/* homes.c: returns per set its homes. A stage has the homes of its jobs, disjoint and of one size; a set without
- * weights has none. A table has the homes of stage 0's members, a shared set the homes of its whole team's members. */
+/* homes.c: returns each set's homes. A stage has the homes of its jobs, disjoint and of one size; a set without weights
+ * has none. A table has the homes of stage 0's members, a shared set the homes of its whole team's members. */
 struct homes *find_homes(const struct costs *costs);
 void find_bare(struct costs *costs); /* homes.c: finds the stages whose jobs have no home, and their sets */
 #endif

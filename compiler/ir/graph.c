@@ -78,7 +78,7 @@ static int32_t find_input_gradient(const struct spec *sp, int s, int b) { /* Ret
     return whole >= 0 ? whole : job_at(sp, s, b, OP_I);
 }
 
-/* Adds what a slice needs of its microbatch's other slices. A recompute makes its own keys and values again, and drops
+/* Adds a slice's needs from its microbatch's other slices. A recompute recomputes its own keys and values, and drops
  * them. */
 static void need_slices(const struct costs *costs, const struct job *j, struct need_list *list) {
     const struct spec *sp = costs->spec;

@@ -45,7 +45,7 @@ double edge_time(const struct compile *c, int32_t e, int32_t to);
 /* Returns the jobs in topological order. */
 int32_t *graph_order(const struct graph *graph);
 /* source_of returns the i-th stage whose output stage s reads, reader_of the i-th stage that reads its output; -1: no
- * more. They are the neighbours in the chain, or the model's edges. */
+ * more. These are the neighbours in the chain, or follow the model's edges. */
 int source_of(const struct spec *sp, int s, int i);
 int reader_of(const struct spec *sp, int s, int i);
 bool has_edge(const struct graph *graph, int32_t job, int32_t pred);

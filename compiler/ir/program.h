@@ -215,7 +215,7 @@ static inline int sets_in(const struct program *p) { return p->stages + p->names
 enum { NEXCHANGES = OP_ALL_TO_ALL_A - OP_ALL_REDUCE_A + 1 };
 extern const char *const exchange_name[NEXCHANGES];
 int op_roles(int op, const uint8_t **roles); /* roles in printing order; returns their number */
-/* The bytes of an operand and, once planned, its offset in the arena. */
+/* Return the bytes of an operand and, once planned, its offset in the arena. */
 static inline int64_t arg_bytes(const struct rank *k, const struct arg *a) {
     return k->buf[a->buf].bytes / pieces_of(a);
 }
@@ -232,7 +232,7 @@ struct layer_span {
     uint8_t sweep;                    /* enum sweep_kind */
 };
 struct layer_span layers_of(const struct stage *s, const struct instr *x);
-/* Returns the bytes reserved for a buffer; a stash includes the room for what it grows into. */
+/* Returns the bytes reserved for a buffer; a stash includes the room for the buffer that it grows into. */
 static inline int64_t grown_bytes(const struct rank *k, const struct buf *b) {
     return b->grows >= 0 && k->buf[b->grows].bytes > b->bytes ? k->buf[b->grows].bytes : b->bytes;
 }

@@ -20,7 +20,7 @@ struct job {
     bool fill;    /* fills gaps of a strict order: it has no place there, and runs when the rank's next job cannot */
     int32_t rank; /* compute rank */
     int32_t team; /* from w(): that rank, or workers + index in spec.list for a team; later the rank again */
-    /* Owner of its weights, from w(): a rank, or workers + index in spec.list; -1: nobody. */
+    /* Owner of its weights, from w(): a rank, or workers + index in spec.list; -1: none. */
     int32_t home;
     int32_t pair;      /* 1 + index of its overlapped pair; 0: not overlapped */
     double prio, rest; /* n rounded to a double, and the remainder: a Lua integer may need more than 53 bits */

@@ -40,7 +40,8 @@ const struct around *behind_text(const struct tokenizer *t);
 bool is_around(const struct around *around, int64_t id);
 
 /* write_tokenizer.c: writes the tokenizer of a GGUF file as tokenizer.json and tokenizer_config.json. The latter has
- * the tokens that begin and end texts, and the template for chats. context: the most tokens that the model reads. */
+ * the tokens that begin and end texts, and the template for chats. context: the largest number of tokens that the model
+ * reads. */
 struct text tokenizer_json(const struct tokenizer *t, const char *gguf);
 struct text tokenizer_config(const struct tokenizer *t, const char *gguf, int context);
 /* Return the tokens with which the model's texts begin and end, by its metadata, or -1. */

@@ -19,7 +19,7 @@ int watch(const struct settings *settings, struct gist (*frame)(const struct set
     (void)settings, (void)frame, refuse_here("`show --watch`");
 }
 
-/* The functions of `compare --train`, which calls check_device first. */
+/* Stubs for `compare --train`, which calls check_device first. */
 void check_device(const struct compile *c, bool cuda) { (void)c, (void)cuda, refuse_here("training"); }
 struct trained train(const struct compile *c, const struct settings *settings, struct data *data, int64_t steps,
                      int64_t kept, const char *what, struct listener listener) {

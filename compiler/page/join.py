@@ -1,12 +1,12 @@
 """Joins the page into one file: join.py OUT. Placeholders of index.html, each in a line of its own:
 
-    {{style.css}}       a file of this folder, or of the viewer, as it is
+    {{style.css}}       a file of this folder, or of the viewer, unchanged
     {{"worker.js"}}     the same as a JavaScript string
     {{module}}          the compiler's WebAssembly, {{glue}} what starts it, {{scripts}} {path: text} of all scripts and of
                         what describes them to editors: as JavaScript strings, each gzipped, in base64
 
-The same files give the same bytes. The content security policy has the digests of the page's own scripts in the place of
-{{digests}}: no other runs, whatever a link's script is called.
+The same files give the same bytes. In the content security policy, the digests of the page's own scripts replace
+{{digests}}, so no other script runs, whatever a link's script is called.
 """
 import base64
 import glob
@@ -31,13 +31,13 @@ def packed(data):
     return json.dumps(base64.b64encode(gzip.compress(data, 9, mtime=0)).decode())
 
 
-def string(text):  # no string may end the script that it stands in
+def string(text):  # a string must not end the script that contains it
     return json.dumps(text).replace("</", "<\\/").replace("<!--", "<\\!--")
 
 
 def fill(match):
     name = match[1]
-    if name == "digests":  # once all else is there
+    if name == "digests":  # filled in last
         return match[0]
     if name == "module":
         return packed(read("build/page/pianola.wasm"))

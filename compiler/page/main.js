@@ -59,7 +59,7 @@ async function main() {
   }
 
   const quoteShell = word => (/^[\w./=,+-]+$/.test(word) ? word : `'${word.replace(/'/g, "'\\''")}'`);
-  // The command names edited scripts as they will be named once downloaded.
+  // Returns the command, which names edited scripts as they will be named once downloaded.
   function commandLine() {
     const edited = Object.keys(mine.edits), own = path => (edited.some(kind => mine.path[kind] === path) ? path.replace(/^.*\//, '') : path);
     const line = ['pianola', 'show', ...[mine.path.schedule, ...flags(), ...lookFlags()].map(own)].map(quoteShell).join(' ');

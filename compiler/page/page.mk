@@ -1,15 +1,16 @@
-# The live page: the compiler as WebAssembly, in one HTML file. Needs Emscripten, and Lua's sources, which Debian has
-# only compiled: LUA_SRC names a folder of them; otherwise they come with the source distribution of lupa.
+# The live page: the compiler as WebAssembly, in one HTML file. Needs Emscripten and Lua's sources, since
+# Debian packages only the compiled Lua. LUA_SRC names their folder; otherwise they come with lupa's source distribution.
 
 EMCC ?= emcc
 LUA_SRC ?= build/lua
-# Training and what else needs a machine is left out: page/absent.c says so instead. page/compile.c stands for its own.
+# Leaves out training and everything else that needs a machine: page/absent.c reports that instead. page/compile.c
+# replaces cmd_compile.c.
 PAGE_WITHOUT := $(wildcard compiler/search/tune/*.c compiler/models/*.c) compiler/search/partition/cmd_profile.c \
     $(patsubst %,compiler/cli/%.c,cmd_check_unit cmd_compile cmd_run redraw run_record training unit_library weights_model)
 PAGE := $(patsubst %.c,build/page/%.o,$(filter-out $(PAGE_WITHOUT),$(wildcard compiler/*/*.c compiler/*/*/*.c)))
-# Emscripten's programs in node find Debian's modules, whichever node runs them.
+# Lets Emscripten's node programs find Debian's modules, whichever node runs them.
 build/page/% build/pianola.html: export NODE_PATH := $(NODE_PATH):/usr/share/nodejs
-# longjmp as WebAssembly's own exceptions: calls that may be left through it cost nothing.
+# Implements longjmp with WebAssembly exceptions, so that calls it may jump out of cost nothing extra.
 PAGE_FLAGS := -O3 -mbulk-memory -sSUPPORT_LONGJMP=wasm
 
 build/lua/lua.h:
@@ -25,7 +26,7 @@ build/page/%.o: %.c Makefile compiler/page/page.mk | $(LUA_SRC)/lua.h build/prel
 	@mkdir -p $(@D)
 	$(EMCC) -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -fno-math-errno $(PAGE_FLAGS) -MMD -MP \
 	    -Ibuild -Iruntime -Icompiler -I$(LUA_SRC) -c -o $@ $<
-# A module that each run makes an instance of: a run ends as a process does, and leaves nothing behind.
+# Each run instantiates the module anew, so a run ends like a process and leaves nothing behind.
 build/page/pianola.js: $(PAGE) build/page/liblua.bc
 	$(EMCC) $(PAGE_FLAGS) -o $@ $^ -sMODULARIZE -sEXPORT_NAME=createPianola -sINVOKE_RUN=0 -sEXIT_RUNTIME=1 \
 	    -sALLOW_MEMORY_GROWTH -sMAXIMUM_MEMORY=2GB -sTOTAL_STACK=1MB -sEXPORTED_RUNTIME_METHODS=FS,callMain \
@@ -36,7 +37,7 @@ page: PACKAGES += $(PAGE_PACKAGES)
 page: VIEWERS :=
 page: deps
 	@$(MAKE_ALL) build/pianola.html
-# The page in a browser, as a person uses it.
+# Uses the page in a browser, as a person does.
 test-page: page
 	@$(MAKE) -s --no-print-directory VIEWERS=chromium-headless-shell PACKAGES=python3 deps
 	@$(MAKE_ALL) build/pianola

@@ -1,7 +1,7 @@
 // The streams of all ranks as editable text. The proof runs on the current text; a counterexample is marked in the text
 // and in the picture.
 
-const LONG_STREAMS = 400000; // characters; nobody reads or edits longer streams, but they can be downloaded
+const LONG_STREAMS = 400000; // characters; longer streams are not shown, but can be downloaded
 
 // Returns the lines that a counterexample names, as in "rank 0 lane send 1, line 11: SEND_F 0 1 to 1 waits…", or by
 // their operation, as in "meets RECV_F 0 0 from 0 on rank 1".

@@ -26,7 +26,7 @@ struct group team_of(const struct spec *sp, int32_t j) {
     return team;
 }
 
-/* Time of one step: every member sends `bytes` to the member k places after it. */
+/* Returns the time of one step, in which every member sends `bytes` to the member k places after it. */
 static double step_time(const struct spec *sp, const struct group *g, int k, double bytes) {
     double most = 0;
     for (int i = 0; i < g->n; i++)

@@ -371,7 +371,7 @@ static void cost_gradients(const struct costs *costs) {
     cut_backwards(costs->spec, costs->stage);
 }
 
-/* The jobs' times, by themselves and with their teams and pairs. */
+/* Computes the jobs' times, alone and with their teams and pairs. */
 static void cost_jobs(struct costs *costs) {
     const struct spec *sp = costs->spec;
     costs->computes = NEW(double, costs->njobs);

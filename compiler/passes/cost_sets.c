@@ -1,5 +1,6 @@
 /* Sets of weights beyond the stages' own, and sets without weights. A set that follows the stages is a table of tokens,
- * or what a team shares. It is represented as a stage without jobs, whose layers are those with parameters in it. */
+ * or the parameters that a team shares. It is represented as a stage without jobs, whose layers are those with
+ * parameters in it. */
 #include "cost.h"
 #include "layers.h"
 

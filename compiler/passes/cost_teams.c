@@ -35,7 +35,7 @@ double cost_part(const struct stage *st, int op, int part, int parts) {
     return parts == st->nstops[op] + 1 ? st->share[op][part] : share_of_part(st, op, part, parts);
 }
 
-/* Returns the bytes of the whole exchanged tensor, of which each member has rows. */
+/* Returns the bytes of the whole exchanged tensor; each member has some of its rows. */
 static int64_t exchanged_bytes(const struct rt_layer *l, int op, int64_t element) {
     int64_t x = (int64_t)l->rows * l->in, y = (int64_t)rows_out(l) * l->out, bytes = element * (x > y ? x : y);
     if (row_of(l->kind)->team.exchanged)

@@ -29,7 +29,8 @@ struct holes {
 struct block *holes_block(struct holes *holes, int64_t off, int64_t size);
 /* Links the block into the list after `at`; NULL: as the first block. */
 void holes_link(struct holes *holes, struct block *at, struct block *block);
-/* Make the block a hole that can be found, and undo that before its size changes. O(log n). */
+/* holes_insert makes the block a hole that can be found; holes_remove undoes that, before its size changes. O(log
+ * n). */
 void holes_insert(struct holes *holes, struct block *block);
 void holes_remove(struct holes *holes, struct block *block);
 /* Returns the smallest hole of at least that size, the first of several, or NULL. O(log n). */

@@ -198,7 +198,7 @@ static void next_part(struct build *build, int32_t j, int p, double t) {
     order_operands(k);
 }
 
-/* Ends parts and exchanges at time t: those that have ended by `until`. */
+/* Ends, at time t, the parts and exchanges that have ended by `until`. */
 static void end_parts(struct build *build, double t, double until) {
     while (build->clock.partials.n > 0 && build->clock.partials.a[0].t <= until) {
         struct partial x = partials_pop(&build->clock.partials);

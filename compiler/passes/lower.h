@@ -160,7 +160,7 @@ void offload(struct build *build, int32_t e, const struct job *to,
 void issue_reloads(struct build *build, int32_t moment, double t);
 bool state_leaves(const struct spec *sp, int set);
 int32_t fetch_state(struct build *build, const struct owner *owner);            /* returns its buffer on the device */
-void return_state(struct build *build, const struct owner *owner, int32_t buf); /* behind its update, the newest */
+void return_state(struct build *build, const struct owner *owner, int32_t buf); /* after its update, the newest */
 /* fetch.c: returns the bytes of weights that the program makes the rank fetch and gather. */
 int64_t weights_received(const struct costs *costs, const int32_t *place, const struct program *p, int r);
 

@@ -1,5 +1,5 @@
-/* The passes, in the order of the table in plan/table.c. Each comment says what a pass needs and what it gives. A pass
- * that needs three or more parts of a compile takes the compile. No pass runs another one. */
+/* The passes, in the order of the table in plan/table.c. Each comment names a pass's inputs and results. A pass that
+ * needs three or more parts of a compile takes the whole compile. No pass runs another one. */
 #ifndef PIANOLA_PASSES_H
 #define PIANOLA_PASSES_H
 #include "ir/compile.h"

@@ -348,8 +348,7 @@ static void count_versions(const struct program *p, int r, int *versions) {
     }
 }
 
-/* Raises each stage's staleness: how many updates a job's weights are behind weights with the updates of all earlier
- * microbatches. */
+/* Raises each stage's staleness: the number of updates by earlier microbatches that a job's weights lack. */
 static void count_staleness(const struct program *p, int r, int *staleness) {
     for (int32_t i = 0; p->update && i < p->rank[r].nins; i++) {
         const struct instr *x = &p->rank[r].ins[i];

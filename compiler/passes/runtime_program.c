@@ -18,7 +18,7 @@ struct build {
     struct rt_instr *ins;
 };
 
-/* ---- buffers: those that instructions use, and the workspace, in the order of the plan ---- */
+/* ---- buffers that instructions use, and the workspace, in the order of the plan ---- */
 
 /* Returns the buffer, or piece of one, that an operand refers to. A job finds its parameters' gradients in the whole
  * buffer, even if it names pieces. */
@@ -246,8 +246,8 @@ static int32_t *groups_of(const struct program *p) {
     return list;
 }
 
-/* Returns stage s of the program, of whole microbatches or of a slice. here: false for a stage of other ranks, of which
- * a rank knows only the names. */
+/* Returns stage s of the program, of whole microbatches or of a slice. here: false for a stage of other ranks; a rank
+ * knows only the names of these. */
 static struct rt_stage runtime_stage(const struct program *p, const struct rt_stage *stage, int s, bool here) {
     struct rt_stage out = here ? *stage : (struct rt_stage){.layer = NULL};
     struct member member = member_at(&p->names, s);

@@ -103,8 +103,8 @@ static void add_instr(struct unrolling *u, int32_t i, int microbatches, int copy
     to->ins[to->nins++] = x;
 }
 
-/* Maps the buffers that are open where the next copy begins to those that are open where the last one ends. end: what
- * follows comes after the period, and uses what is open at its end. */
+/* Maps the buffers that are open where the next copy begins to those that are open where the last one ends. end: the
+ * part after the period follows, and uses the buffers open at its end. */
 static void pass_mark(struct unrolling *u, int copy, bool end) {
     int32_t n = u->k->nbufs, *now = NEW(int32_t, n + 1);
     memset(now, -1, sizeof *now * ((size_t)n + 1));

@@ -3,7 +3,7 @@
 #define PIANOLA_VERSIONS_H
 #include "passes.h"
 
-/* Number of sets with versions that a job reads: its stage's own weights, and those that its team shares. It reads the
+/* Number of sets with versions that a job reads: its stage's own weights, and its team's shared weights. It reads the
  * same version of both. */
 enum { VERSIONED = 2 };
 /* Returns the n-th of these sets; -1: the stage has no such weights. */

@@ -199,8 +199,8 @@ static struct rooms begin_rooms(const struct compile *c, const struct fit *fit) 
     return rooms;
 }
 
-/* Tries to keep what there is room for. Returns true, with the compile in *found, if that fits and ranks receive less.
- * Sets bound per rank. */
+/* Tries to keep as many fetched weights as there is room for. Returns true, with the compile in *found, if that fits
+ * and ranks receive less. Sets bound per rank. */
 static bool fit_room(struct compile *c, const struct fit *fit, int64_t *bound, struct compile *found) {
     int workers = c->spec->workers;
     struct rooms rooms = begin_rooms(c, fit);

@@ -203,7 +203,7 @@ static int chain_in_reach(lua_State *L, lua_Debug *ar) {
     return longest;
 }
 
-/* Returns the cost of an instruction here, by what it may have to copy, compare or search. */
+/* Returns the cost of an instruction here, by the values that it may have to copy, compare or search. */
 static int64_t instruction_weight(lua_State *L, lua_Debug *ar) {
     enum { VALUES = 8, BYTES = 16, SHORT_CHAIN = 4 }; /* number of each that costs as much as an instruction */
     const struct script *script = script_of(L);

@@ -19,7 +19,8 @@ function diverging(at) { // from blue through white to red, for -1 to 1: ColorBr
   return blend(stops[low], stops[low + 1], x - low);
 }
 
-// A palette: { paint: a colour's number per operation, colours: [rgb] }. paper: what faded operations fade to
+// Returns a palette: { paint: a colour's number per operation, colours: [rgb] }. paper: the colour that faded
+// operations fade to
 function paletteOf(timeline, by, paper) {
   const { ops, n, symbols, kinds } = timeline, paint = new Uint16Array(n), colours = [], number = new Map();
   for (let i = 0; i < n; i++) {

@@ -1,4 +1,4 @@
-// Names, titles, times and bytes as text, as the compiler writes them (compiler/draw/labels.c, emit_svg.c).
+// Names, titles, times and bytes as text, in the form that the compiler writes (compiler/draw/labels.c, emit_svg.c).
 
 function significant(x) { // 4 digits, as C's %.4g
   if (x !== 0 && Math.abs(x) < 1e-4) return x.toPrecision(4).replace(/\.?0*e/, 'e').replace(/e([+-])(\d)$/, 'e$10$2');

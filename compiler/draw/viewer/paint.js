@@ -1,8 +1,8 @@
-// One frame: pixels of rows first, then what is drawn over them where there is room: memory, names, outlines, arrows;
-// last the ruler and the ranks, which stay in sight.
+// Paints one frame: first the pixels of rows; then, where there is room, memory, names, outlines and arrows; last the
+// ruler and the ranks, which stay visible.
 //
-// A frame is { timeline, layout, mixers: [rows, the difference's rows], from, to, y, width, dpr, ink: colours, … }; times
-// in ticks, sizes in CSS pixels. `place` has what is selected, in reach of it, or marked.
+// A frame is { timeline, layout, mixers: [rows, the difference's rows], from, to, y, width, dpr, ink: colours, … };
+// times in ticks, sizes in CSS pixels. `place` has what is selected, in reach of it, or marked.
 
 const FONT = 'system-ui, sans-serif', MOST_ARROWS = 3000;
 

@@ -19,8 +19,8 @@ function eachGap(timeline, row, from, to, gap) {
   return busy;
 }
 
-// Attributes idle time to what the next job waits for: the production of its last need; the message that brings it;
-// else the rank's own order.
+// Divides idle time by what the next job waits for: its last need being computed; the message that brings it; else the
+// rank's own order.
 function blame(timeline, begin, end, next, add) {
   if (next < 0) return add('nothing: no job is left', end - begin);
   const j = lastNeed(timeline, next), needs = needsOf(timeline), by = j < 0 ? -1 : needs.op[j];

@@ -42,8 +42,8 @@ struct hold { /* result for another number of microbatches */
     double best, lower; /* best known makespan of any order, its bound. NAN: the script cannot be run with that many */
 };
 enum { HOLDS = 2 };
-/* Aim of a written script: to take no longer than the order and, with more microbatches, the least makespan; or the
- * least time per further microbatch, whatever the first ones take. */
+/* Aim of a written script: a makespan no longer than the order's and, with more microbatches, the least; or the least
+ * time per further microbatch, whatever the first ones take. */
 enum aim { AIM_MAKESPAN, AIM_PERIOD };
 struct closed {
     const char *kind; /* "n" or "pattern"; NULL: neither was found */

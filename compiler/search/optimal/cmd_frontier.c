@@ -37,7 +37,7 @@ struct written {
 struct curve {
     struct compile first;
     bool bytes;
-    struct written *step; /* with --bytes: each search's order, of which some become points */
+    struct written *step; /* with --bytes: each search's order; some of these become points */
     int nsteps;
     size_t room;        /* capacity of step */
     const char *folder; /* NULL: do not write the points */

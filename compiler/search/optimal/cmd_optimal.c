@@ -46,7 +46,7 @@ static int stays_optimal(const struct hold *hold) {
     return hold->lower >= least ? 1 : hold->best < least ? -1 : 0;
 }
 
-/* Returns what the written script consists of. */
+/* Returns the form of the written script. */
 static const char *form(const struct settings *settings, const struct closed *closed) {
     return settings->jitter.level > 0   ? "a sequence"
            : !closed->kind              ? "a sequence: no rule that we know gives this order, and it repeats nothing"

@@ -13,8 +13,8 @@ struct point {
     bool proved;     /* makespan and lower are equal, or none fits, and the certificate is accepted */
 };
 struct frontier {
-    struct point
-        *point; /* points for caps 1, 2, ..., n, of which the last restricts nothing; or over bytes, ascending */
+    struct point *point; /* points for caps 1, 2, ..., n, where the last cap restricts nothing; or points over bytes,
+                          * ascending */
     int n;
     struct point free; /* without a cap */
     struct point none; /* over bytes: with this memory no order fits, or none was found */

@@ -177,8 +177,8 @@ static int32_t first_like(const struct building *build, int32_t j) {
     return job_at(build->sp, job->s, first * slices + job->b % slices, job->d);
 }
 
-/* Returns what a job takes of its rank's room, and keeps. In bytes, it is at most what any program's plan needs, which
- * also has messages and gaps. I's wstash grows in place of the stash. */
+/* Returns the room that a job takes on its rank, and keeps. In bytes, any program's plan needs at least as much, since
+ * it also has messages and gaps. I's wstash grows in place of the stash. */
 static int64_t taken_by(const struct building *build, const struct job *job) {
     if (!build->room)
         return job->d == OP_F;
@@ -193,7 +193,7 @@ static int64_t taken_by(const struct building *build, const struct job *job) {
     }
 }
 
-/* Returns what the last backward of a microbatch on a stage gives back. */
+/* Returns the room that the last backward of a microbatch on a stage gives back. */
 static int64_t given_by(const struct building *build, int s, int b) {
     int64_t sum = 0;
     for (int d = 0; d < NDIRS; d++) {

@@ -24,7 +24,8 @@ double time_of_order(const struct compile *c, const int64_t *start);
 struct optimum find_optimum(const struct instance *in, const struct graph *graph, int64_t own, int64_t states,
                             double until);
 
-/* certify.c: writes the certificate, for `pianola check-bound` (compiler/certificates.md). command: what it is for. */
+/* certify.c: writes the certificate, for `pianola check-bound` (compiler/certificates.md). command: the command that
+ * the certificate is for. */
 void emit_certificate(struct text *t, const struct instance *in, const struct optimum *optimum, const char *command);
 int covering_states(const struct optimum *optimum); /* number of states in its cover; 0: none */
 #endif

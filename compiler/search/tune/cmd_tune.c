@@ -272,7 +272,7 @@ static struct script_args machine_args(const struct search_space *space) {
     return args;
 }
 
-/* Writes the comment at the top. rest: what the script itself does not set. */
+/* Writes the comment at the top. rest: the settings that the script itself does not make. */
 static void put_script_header(struct text *out, const struct search_space *space, const struct candidate *rest,
                               double value, const char *path) {
     struct search_space plain = *space;

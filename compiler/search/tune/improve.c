@@ -63,7 +63,7 @@ static struct compile schedule(const struct script_args *args) {
 }
 static struct lists lists_of(const struct compile *c) { return (struct lists){c->sched->order, c->sched->norder}; }
 
-/* Returns the arguments for a script that lists the jobs, with what it needs to run. */
+/* Returns the arguments for running a script that lists the jobs. */
 static struct script_args sequence_args(const struct search_space *space, const struct candidate *winner,
                                         const struct compile *c) {
     struct text t = {0};

@@ -132,8 +132,8 @@ double rank_value(const struct ranking *ranking, int candidate);
 double bar_of(const struct ranking *ranking, int candidate);
 /* Returns whether a candidate is the fastest of its schedule. */
 bool is_fastest(const struct ranking *ranking, int candidate);
-/* Lists the candidates to print, in order: the leaders and, if all, also the best of the others. Leaves out those that
- * are alike one that is listed. Returns their number. */
+/* Lists the candidates to print, in order: the leaders and, if all, also the best of the others. Leaves out candidates
+ * with the same figures as a listed one. Returns their number. */
 int list_ranked(const struct ranking *ranking, bool all, int list[2 * BEST]);
 /* Counts the candidates by outcome. */
 void count_outcomes(struct ranking *ranking);

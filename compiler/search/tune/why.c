@@ -27,8 +27,7 @@ static double waits(const struct program *p, const struct timeline *tl) {
     return sum;
 }
 
-/* Adds up a rank's updates, and what it still does after its compute lane has ended, such as gathers of updated
- * weights. */
+/* Adds up a rank's updates, and its work after its compute lane has ended, such as gathers of updated weights. */
 static void count_end(const struct spec *sp, const struct rank *k, const double *start, const double *end, double all,
                       double share[NSHARES]) {
     double computed = 0;
