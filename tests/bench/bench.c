@@ -1,4 +1,4 @@
-/* make bench: measures how fast a schedule becomes a verified program, and the cost of the replay besides the work.
+/* make bench: measures how fast a schedule becomes a verified program, and the overhead of the replay.
  *
  * Each size compiles in its own process, which gives its own peak memory. Compare figures within one run only. */
 #include "cli/pipeline.h"
@@ -79,7 +79,7 @@ static void diff_size(const char *one, const char *other, const char *batches) {
     exit(0);
 }
 
-/* A device on which everything completes at once: what remains is the replay core's own cost. */
+/* A device on which everything completes at once, so that only the replay core's own cost is measured. */
 static bool yes(struct replay *z, const struct rt_instr *x) {
     (void)z, (void)x;
     return true;

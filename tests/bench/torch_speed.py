@@ -18,12 +18,12 @@ import tempfile
 import time
 
 LAYERS, LR, ROUNDS = 4, 3e-3, 3
-SIZES = {  # of schedules/models/gpt.lua, whose defaults are the demo's; steps: of a run
+SIZES = {  # parameters of schedules/models/gpt.lua, whose defaults are the demo's; steps: steps per run
     "demo": dict(width=64, heads=4, context=64, rows=4, batches=8, steps=40),
     "256": dict(width=256, heads=8, context=128, rows=4, batches=8, steps=6),
     "768": dict(width=768, heads=12, context=256, rows=2, batches=4, steps=4),
 }
-WARM = 2  # steps that do not count
+WARM = 2  # warm-up steps, not measured
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 
@@ -130,7 +130,7 @@ def rank_of_torch(rank, ranks, size, room, port):
         dist.destroy_process_group()
 
 
-# ---- both sides, measured ----
+# ---- measuring both sides ----
 
 def free_port():
     with socket.socket() as s:
@@ -139,7 +139,7 @@ def free_port():
 
 
 def run(ranks, command):
-    """The processes of all ranks, to their end."""
+    """Runs the processes of all ranks to their end."""
     at = [subprocess.Popen(command(r), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for r in range(ranks)]
     errors = [p.communicate()[1] for p in at]
     for p, error in zip(at, errors):
@@ -148,7 +148,7 @@ def run(ranks, command):
 
 
 class Torch:
-    """PyTorch's processes, which wait between rounds: they take long to start."""
+    """PyTorch's processes. They wait between rounds, because they take long to start."""
 
     def __init__(self, ranks, size, room, environment):
         port = free_port()
@@ -192,7 +192,7 @@ def pianola_run(ranks, out, size, room, steps, *flags):
 
 
 def prepare(size, room):
-    """A text of as many sequences as a step takes, and Pianola's first weights: those after a step at no rate."""
+    """Makes a text of one step's sequences, and Pianola's initial weights: the weights after a step with learning rate 0."""
     s = SIZES[size]
     n = s["batches"] * s["rows"] * s["context"] + 1
     text = b"".join(open(f"{ROOT}/{f}", "rb").read() for f in ("schedules/README.md", "runtime/README.md", "README.md"))
@@ -209,7 +209,7 @@ def largest_difference(a, b):
 
 
 def products(size):
-    """Rows, columns and depth of a microbatch's matrix products in linear layers: forward, input and weight gradient."""
+    """Returns rows, columns and depth of a microbatch's matrix products in linear layers: forward, input and weight gradient."""
     s = SIZES[size]
     rows, width = s["rows"] * s["context"], s["width"]
     shapes = LAYERS * [(width, 3 * width), (width, width), (width, 4 * width), (4 * width, width)] + [(width, 256)]
@@ -217,13 +217,13 @@ def products(size):
 
 
 def attention(size):
-    """Operations of a microbatch's attention: two products forward, five backward, of half a square each."""
+    """Returns the FLOP of a microbatch's attention: two products forward, five backward, each over half a square."""
     s = SIZES[size]
     return LAYERS * 7 * s["rows"] * s["context"] ** 2 * s["width"]
 
 
 def sgemm(size):
-    """Seconds that OpenBLAS takes for a step's products, each at its best of several."""
+    """Returns the seconds that OpenBLAS takes for a step's products, using the fastest of several runs of each."""
     import ctypes
     import numpy as np
     blas = ctypes.CDLL("libopenblas.so.0")
@@ -260,7 +260,7 @@ def measure(size, room, best):
                 took, loss = side()
                 seconds[name].append(statistics.median(took[WARM:]))
                 fastest_step[name] = min(fastest_step[name], *took[WARM:])
-                losses.setdefault(name, loss)  # PyTorch's next rounds go on
+                losses.setdefault(name, loss)  # starts PyTorch's next round
         installed.end()
         fastest.end()
         of = {k: statistics.median(v) for k, v in seconds.items()}

@@ -4,7 +4,7 @@ PIANOLA=${PIANOLA:-build/pianola}
 passed=0 failed=0
 BLAS="openblas$([ "$(uname -m)" != x86_64 ] || echo " libxsmm")" # for pkg-config, as in the Makefile
 GLOBIGNORE=schedules/pianola.d.lua:pianola.d.lua # this file describes scripts to editors; all others are schedules
-shopt -u dotglob # GLOBIGNORE sets it
+shopt -u dotglob # setting GLOBIGNORE also set dotglob
 
 # figure FIELD ARGS...: prints a figure of the whole schedule. ranks FIELD ARGS...: prints one per rank, with commas.
 json() { "$PIANOLA" show --json "$@" 2>&1; }

@@ -42,7 +42,7 @@ mpi() {
     mpirun --oversubscribe -n "$2" "$room/$1/rank$suffix" --flight "$room" "${@:3}" >"$room/out0" 2>"$room/err0" &
     pid=($!)
 }
-rank_pid() { # K: the process of mpirun's rank K
+rank_pid() { # K: prints the process id of mpirun's rank K
     local p
     for p in $(cat /proc/"${pid[0]}"/task/*/children); do
         [[ $(tr '\0' ' ' <"/proc/$p/cmdline") != */rank$1$suffix\ * ]] || echo "$p"

@@ -40,7 +40,7 @@ static inline uint64_t opt_version(int s, int32_t k) {
     return k > 0 ? value(K_opt, s, -1, (uint64_t)k, 1) : opt_value(s);
 }
 
-/* Returns in[role] once value v is read too. The order of operands counts only for keys and values. */
+/* Returns in[role] after value v has been read as well. The order of operands matters only for keys and values. */
 static inline uint64_t read_too(int role, uint64_t in, uint64_t v) { return (role == ROLE_kv ? 31 * in : in) + mix(v); }
 
 /* Computes a job's results from its inputs; in[role] is the sum of mix(v) over the operands of that role, see read_too.
@@ -158,7 +158,7 @@ int inside_of(const struct rank *k, const struct instr *x, int b);
 bool spoils(const struct rank *k, const struct instr *x,
             int a); /* whether it reads operand a and leaves garbage there */
 
-/* The part [from, from + size) / of of a set of weights or of its gradient; of is 0 if a rank has none. */
+/* The part [from, from + size) / of of a set of weights or of its gradient; `of` is 0 if a rank has none. */
 struct part {
     int64_t from, size, of;
 };
@@ -169,7 +169,7 @@ bool same_part(struct part a, struct part b);
 
 /* Reports wrong operands of member `me` of n, on rank r, or NULL. */
 const char *collective_error(const struct rank *k, const struct instr *x, int r, int me, int n);
-bool gives_to(const struct instr *x, int from, int to); /* whether data of rank `from` reach rank `to` */
+bool gives_to(const struct instr *x, int from, int to); /* whether rank `from`'s data reach rank `to` */
 struct party {
     const struct rank *k;
     const struct instr *x;

@@ -1,4 +1,4 @@
-# For test scripts that measure: . tests/support/timelines.sh, after tests/support/lib.sh.
+# For tests of measured timelines: . tests/support/timelines.sh, after tests/support/lib.sh.
 
 # check_timeline WHAT PROGRAM STEPS APART FILE...: checks that each step has the rows of PROGRAM, a predicted timeline,
 # and that the steps are numbered STEPS. On a rank, a lane runs one instruction at a time, steps follow each other, and

@@ -249,7 +249,7 @@ static int64_t whole_microseconds(const char *e, const char *key) {
     return strtoll(v, NULL, 10) * 1000;
 }
 
-/* Checks the rank: the importer takes it from the first line with this. */
+/* Checks the rank: the importer reads it from the first line that has it. */
 static void expect_rank(const char *s, int rank) {
     static const char key[] = "\"rank\":";
     const char *at = strstr(s, key);

@@ -11,18 +11,18 @@ column() { "$PIANOLA" compare schedules/{1f1b,zbv,v_min}.lua "${@:2}" --json | s
 expect "makespans" "33 25.5 29.5" "$(column makespan)"
 expect "live activations" "4 4 2" "$(column peak_activations)"
 expect "bytes sent" "48 96 96" "$(column bytes_sent)"
-expect "sorted, equal ones by name" "v_min 1f1b zbv" "$(column schedule --sort live)"
-expect "a parameter of some applies to those" "117 99.5 109.5" \
+expect "sorted, with ties by name" "v_min 1f1b zbv" "$(column schedule --sort live)"
+expect "a parameter applies to the schedules that have it" "117 99.5 109.5" \
     "$(column makespan -D workers=8 -D batches=32 -D stages=8)"
-# With a model, nothing is rescaled: the makespan equals the one of show.
+# With a model, nothing is rescaled: the makespan is the same as in `pianola show`.
 expect "with a model" "$(figure makespan schedules/zbv.lua --model schedules/models/gpt.lua)" \
     "$(column makespan --model schedules/models/gpt.lua | cut -d' ' -f2)"
-# A live activation counts a rank's share of the model, with a model as without: V-Min's four are half shares, and a
-# member of a team of two has half of a stage of half the model.
+# Live activations are in units of a rank's share of the model, with or without --model: V-Min's four are half shares,
+# and a member of a team of two has half of a stage of half the model.
 expect "live with a model" "1f1b 4 v_min 2 zbv 4 ddp 4 tp_1f1b 2 seq1f1b 2.5" \
     "$("$PIANOLA" compare schedules/{1f1b,v_min,zbv,ddp,tp_1f1b,seq1f1b}.lua --model schedules/models/gpt.lua --json |
         sed -nE 's/^      "(schedule|peak_activations)": "?([^",]*).*/\2/p' | paste -sd' ')"
-expect "a parameter of none" \
+expect "a parameter that no script has" \
     "pianola: error: -D chunks=2: none of the scripts has this parameter" \
     "$("$PIANOLA" compare schedules/1f1b.lua schedules/gpipe.lua -D chunks=2 2>&1)"
 expect "no such column" \
@@ -47,7 +47,7 @@ done
 
 # Steady states: time per microbatch, for schedules whose updates are jobs, or on request. ZB-V's 48 for 8 microbatches
 # count half stages, so they are 3 in units of a rank's share.
-expect "steady" "4.125 3 3.6875" "$(column steady)"
+expect "time per microbatch in the steady state" "4.125 3 3.6875" "$(column steady)"
 heads() { "$PIANOLA" compare "$@" | sed -nE '3s/ +/ /gp'; }
 plain="schedule stages makespan bubble closed exposed live memory least sent bound gap held"
 more="schedule stages makespan steady bubble closed stale versions exposed live memory least sent bound gap held"
@@ -66,7 +66,8 @@ asp 7200 3 7 1
 bsp 7200 3 0 1
 model_parallel 28800 12 0 1" "$("$PIANOLA" compare $papers -D batches=2400 |
     awk 'NR == 1 { sub(/;.*/, ""); print } NR > 3 { print $1, $3, $4, $7, $8 }')"
-expect "a step that repeats is as long as it is" "3 microbatches, not 2400: it has no parameter batches" \
+expect "a script without the parameter batches keeps its own step" \
+    "3 microbatches, not 2400: it has no parameter batches" \
     "$(echo 'return schedule { workers = 4, stages = 1, batches = 3, w = function() return 0, 0 end }' >"$room/three.lua"
     "$PIANOLA" compare schedules/pipedream.lua "$room/three.lua" -D batches=2400 | sed -n 's/^  three  //p')"
 
@@ -77,41 +78,44 @@ expect "a step that repeats is as long as it is" "3 microbatches, not 2400: it h
 rows() { "$PIANOLA" compare "$@" 2>&1 | sed -nE '1s/;.*//p;/^$/d;2,/^left out:/{/^(left|schedule)/d;s/ .*//p}' | paste -sd' '; }
 left() { "$PIANOLA" compare "$@" 2>&1 | sed -n '/^left out:/,$s/^  //p'; }
 at() { for name; do echo "schedules/$name.lua"; done; }
-expect "the size of the first" "4 ranks, 8 microbatches 1f1b lpp hanayo" "$(rows $(at 1f1b lpp hanayo))"
+expect "the first schedule sets the size" "4 ranks, 8 microbatches 1f1b lpp hanayo" "$(rows $(at 1f1b lpp hanayo))"
 expect "nothing is left out" "" "$(left $(at 1f1b lpp hanayo))"
-expect "of another first" "8 ranks, 8 microbatches lpp 1f1b hanayo" "$(rows $(at lpp 1f1b hanayo))"
-expect "what -D says" "2 ranks, 12 microbatches lpp 1f1b hanayo" \
+expect "another first schedule sets another size" \
+    "8 ranks, 8 microbatches lpp 1f1b hanayo" "$(rows $(at lpp 1f1b hanayo))"
+expect "-D sets the size" "2 ranks, 12 microbatches lpp 1f1b hanayo" \
     "$(rows $(at lpp 1f1b hanayo) -D workers=3 -D workers=2 -D batches=12 -D group=2)"
-expect "of the first, but for what -D says" "8 ranks, 12 microbatches lpp 1f1b" "$(rows $(at lpp 1f1b) -D batches=12)"
-expect "as when -D says so" "$("$PIANOLA" compare $(at 1f1b lpp hanayo) -D workers=4 -D batches=8)" "$("$PIANOLA" compare $(at 1f1b lpp hanayo))"
-expect "what has no such parameter is left out" "apart  6 ranks, not 4: it has no parameter workers" "$(left $(at 1f1b apart zbv))"
-expect "and the others go on" "4 ranks, 8 microbatches 1f1b zbv" "$(rows $(at 1f1b apart zbv))"
-expect "as the first it says the size" "6 ranks, 8 microbatches apart 1f1b" "$(rows $(at apart 1f1b))"
-expect "what has it, but other ranks all the same" "odd  6 ranks, not 4" \
+expect "-D overrides one number of the first schedule's size" \
+    "8 ranks, 12 microbatches lpp 1f1b" "$(rows $(at lpp 1f1b) -D batches=12)"
+expect "the same output with the first schedule's size in -D" "$("$PIANOLA" compare $(at 1f1b lpp hanayo) -D workers=4 -D batches=8)" "$("$PIANOLA" compare $(at 1f1b lpp hanayo))"
+expect "a schedule without the parameter is left out" "apart  6 ranks, not 4: it has no parameter workers" "$(left $(at 1f1b apart zbv))"
+expect "and the others are compared" "4 ranks, 8 microbatches 1f1b zbv" "$(rows $(at 1f1b apart zbv))"
+expect "as the first schedule it sets the size" "6 ranks, 8 microbatches apart 1f1b" "$(rows $(at apart 1f1b))"
+expect "a schedule that has the parameter, but another number of ranks" "odd  6 ranks, not 4" \
     "$(echo 'local p = params { workers = 5 } return schedule { workers = p.workers + 2, stages = 1, batches = 8, w = function() return 0, 0 end }' >"$room/odd.lua"
     left schedules/1f1b.lua "$room/odd.lua")"
-expect "other microbatches" "few  3 microbatches, not 8: it has no parameter batches" \
+expect "another number of microbatches" "few  3 microbatches, not 8: it has no parameter batches" \
     "$(echo 'return schedule { workers = 4, stages = 1, batches = 3, w = function() return 0, 0 end }' >"$room/few.lua"
     left schedules/1f1b.lua "$room/few.lua")"
 # All schedules get one model and one cluster, whatever their parameters are called.
 echo 'local p = params { workers = 1 } return cluster { link = function() return p.workers, math.huge end }' >"$room/links.lua"
-expect "a size is for schedules alone" 50,50 \
+expect "the size is not applied to a cluster's parameters" 50,50 \
     "$("$PIANOLA" compare schedules/{lpp,lpp}.lua -D group=2 --cluster "$room/links.lua" --json | sed -nE 's/.*"makespan": (.*),/\1/p' | paste -sd,)"
 
-# ---- what does not compile ----
+# ---- scripts that do not compile ----
 
 serial="schedules/serial.lua:7: error: serial runs on one rank; workers = 4 needs another schedule"
 echo 'return schedule { workers = 4' >"$room/torn.lua"
-expect "an error's first line" "serial  $serial
+expect "scripts left out, with the first line of each error" "serial  $serial
 torn    $room/torn.lua:2: error: '}' expected (to close '{' at line 1) near <eof>
 none    $room/none.lua: No such file or directory" "$(left $(at gpipe serial) "$room/torn.lua" "$room/none.lua" schedules/1f1b.lua)"
-expect "the others go on" "4 ranks, 8 microbatches gpipe 1f1b" "$(rows $(at gpipe serial) "$room/torn.lua" "$room/none.lua" schedules/1f1b.lua)"
-expect "the size is of the first that compiles" "8 ranks, 8 microbatches lpp 1f1b" "$(rows "$room/torn.lua" $(at lpp 1f1b))"
+expect "the other scripts are compared" "4 ranks, 8 microbatches gpipe 1f1b" "$(rows $(at gpipe serial) "$room/torn.lua" "$room/none.lua" schedules/1f1b.lua)"
+expect "the first script that compiles sets the size" "8 ranks, 8 microbatches lpp 1f1b" "$(rows "$room/torn.lua" $(at lpp 1f1b))"
 "$PIANOLA" compare schedules/*.lua schedules/pianola.d.lua >"$room/all" 2>&1
-expect "all that came with the program: exit code" 0 $?
-expect "all that came with the program: left out" "apart overflow serial pianola.d" "$(sed -n '/^left out:/,$s/^  \([^ ]*\) .*/\1/p' "$room/all" | paste -sd' ')"
-expect "all that came with the program: nothing is lost" "$(($(ls schedules/*.lua | wc -l) - 3))" "$(sed '1,3d;/^$/,$d' "$room/all" | wc -l)"
-expect "sorted or not, the left out are below" "$(left schedules/*.lua)" "$(left schedules/*.lua --sort gap)"
+expect "all shipped schedules: exit code" 0 $?
+expect "all shipped schedules: left out" "apart overflow serial pianola.d" "$(sed -n '/^left out:/,$s/^  \([^ ]*\) .*/\1/p' "$room/all" | paste -sd' ')"
+expect "all shipped schedules: every other one has a row" "$(($(ls schedules/*.lua | wc -l) - 3))" "$(sed '1,3d;/^$/,$d' "$room/all" | wc -l)"
+expect "schedules left out are listed last, with or without --sort" \
+    "$(left schedules/*.lua)" "$(left schedules/*.lua --sort gap)"
 "$PIANOLA" compare $(at 1f1b serial apart) --json >"$room/json"
 expect "JSON" '1f1b [{"schedule": "serial", "why": "'"$serial"'"}, {"schedule": "apart", "why": "6 ranks, not 4: it has no parameter workers"}]' \
     "$(python3 -c 'import json, sys
@@ -136,21 +140,22 @@ trouble "$serial
 trouble "pianola: 1f1b: -D workers=4x: expected an integer; schedules/1f1b.lua says workers = 4
 pianola: gpipe: -D workers=4x: expected an integer; schedules/gpipe.lua says workers = 4
 pianola: error: none of these schedules can be compared" schedules/{1f1b,gpipe}.lua -D workers=4x
-expect "what -D says is never another's size" "1f1b  -D workers=x: expected an integer; schedules/1f1b.lua says workers = 4" \
+expect "a bad -D value is an error even if the first schedule lacks the parameter" "1f1b  -D workers=x: expected an integer; schedules/1f1b.lua says workers = 4" \
     "$(left $(at apart 1f1b) -D workers=x)"
 trouble "pianola: error: -D workers=4: none of the scripts has this parameter" schedules/{apart,overflow}.lua -D workers=4
-expect "a parameter of what does not compile is one" "interleaved" "$(left schedules/{1f1b,interleaved}.lua -D chunks=0 | cut -d' ' -f1)"
+expect "a parameter of a script that does not compile is known" "interleaved" "$(left schedules/{1f1b,interleaved}.lua -D chunks=0 | cut -d' ' -f1)"
 
 # ---- names ----
 
 mkdir "$room/a" "$room/b"
 cp schedules/1f1b.lua "$room/a/x.lua"
 cp schedules/gpipe.lua "$room/b/x.lua"
-expect "files of one name go by their paths" "4 ranks, 8 microbatches $room/a/x.lua zbv $room/b/x.lua" \
+expect "files with the same name are shown with their paths" "4 ranks, 8 microbatches $room/a/x.lua zbv $room/b/x.lua" \
     "$(rows "$room/a/x.lua" schedules/zbv.lua "$room/b/x.lua")"
 long=$(printf 'long%.0s' {1..50})
 cp schedules/1f1b.lua "$room/$long.lua"
-expect "a long name is whole" "4 ranks, 8 microbatches $long" "$(rows "$room/$long.lua")"
-expect "one from stdin" "4 ranks, 8 microbatches stdin gpipe" "$(rows - schedules/gpipe.lua <schedules/1f1b.lua)"
-expect "not two" "-  -: stdin can be read only once; name a file for one of the two" "$(left - schedules/gpipe.lua - <schedules/1f1b.lua)"
+expect "a long name is not cut" "4 ranks, 8 microbatches $long" "$(rows "$room/$long.lua")"
+expect "one schedule from stdin" \
+    "4 ranks, 8 microbatches stdin gpipe" "$(rows - schedules/gpipe.lua <schedules/1f1b.lua)"
+expect "not two schedules from stdin" "-  -: stdin can be read only once; name a file for one of the two" "$(left - schedules/gpipe.lua - <schedules/1f1b.lua)"
 finish

@@ -38,30 +38,30 @@ for other in zb_h1 zbv; do
     expect "$other by scripts and by CSVs" "" "$(sed 2,3d "$room/out" | cmp - "$room/scripts" 2>&1)"
 done
 answers 1 "$room/1f1b.csv" $S -D workers=8
-expect "-D is for the script" 1 "$(grep -c '^makespan  *33 units  *45 units' "$room/out")"
+expect "-D applies to the script" 1 "$(grep -c '^makespan  *33 units  *45 units' "$room/out")"
 
 # 1F1B and ZB-H1 do the same work; ZB-H1 waits 6 units less for it (P=4, M=8: 33 and 27).
 answers 1 $S schedules/zb_h1.lua
 expect "makespan" "33 units 27 units -18.2 %" "$(row makespan)"
 expect "work" "24 24 =" "$(row work)"
 expect "dependency" "9 3 -6" "$(row dependency)"
-expect "the account's sum" "33 27 -6" "$(row makespan 2)"
-expect "backwards that are split" "/ rank 0 compute  0B0  is 0I0 and 0W0" "$(grep -A 1 '^32 backwards' "$room/out" | tail -n 1)"
-expect "and none is in one only" "" "$(grep -E ' [1-9][0-9]* only in [AB]' "$room/out")"
+expect "the accounts add up" "33 27 -6" "$(row makespan 2)"
+expect "backwards that B splits" "/ rank 0 compute  0B0  is 0I0 and 0W0" "$(grep -A 1 '^32 backwards' "$room/out" | tail -n 1)"
+expect "and no job is on one side only" "" "$(grep -E ' [1-9][0-9]* only in [AB]' "$room/out")"
 answers 1 schedules/zb_h1.lua $S
-expect "turned: those that are one" "/ rank 0 compute  0I0  and 0W0 are 0B0" "$(grep -A 1 '^32 backwards' "$room/out" | tail -n 1)"
+expect "sides swapped: backwards that B joins" "/ rank 0 compute  0I0  and 0W0 are 0B0" "$(grep -A 1 '^32 backwards' "$room/out" | tail -n 1)"
 answers 1 $S schedules/zb_h1.lua
 
 # Worked out by hand: with P = 2 and M = 1, F0 F1 B1 B0 run in a row; with latency 1, two messages lie between them.
 answers 0 schedules/gpipe.lua schedules/gpipe.lua -D workers=2 -D batches=1 -D latency=1 \
     --cluster schedules/clusters/latency.lua
-expect "the same script twice is the same" "the same" "$(grep -o '^the same' "$room/out")"
+expect "a script equals itself" "the same" "$(grep -o '^the same' "$room/out")"
 "$PIANOLA" compile schedules/gpipe.lua -D workers=2 -D batches=1 -o "$room/near"
 answers 1 "$room/near" schedules/gpipe.lua -D workers=2 -D batches=1 -D latency=1 --cluster schedules/clusters/latency.lua
 expect "work" "3 3 =" "$(row work)"
 expect "dependency" "3 3 =" "$(row dependency)"
 expect "link" "0 2 +2" "$(row link)"
-expect "the account's sum" "6 8 +2" "$(row makespan 2)"
+expect "the accounts add up" "6 8 +2" "$(row makespan 2)"
 expect "messages that take longer" "0 1 -" "$(row RECV_F)"
 # With M = 2, rank 0 waits from 2 to 5. First rank 1 computes 1F1, which 0B0 does not need, and then 1B0.
 "$PIANOLA" compile schedules/gpipe.lua -D workers=2 -D batches=2 -o "$room/two"
@@ -74,8 +74,8 @@ for x in hybrid chimera lpp; do
     answers 1 generated/$x $A
     known=$(row dependency)
     answers 1 generated/$x/timeline.tsv $A
-    expect "$x: dependencies, by its timeline alone" "$known" "$(row dependency)"
-    expect "$x: and nothing is left over" "" "$(row other)"
+    expect "$x: dependencies, from its timeline alone" "$known" "$(row dependency)"
+    expect "$x: no time is unexplained" "" "$(row other)"
 done
 
 # A malformed file may repeat a half of one backward many times; that takes no longer than any other repeated job.
@@ -86,11 +86,11 @@ done
 timeout 5 "$PIANOLA" diff "$room/I.tsv" "$room/B.tsv" >"$room/out"
 expect "60,000 halves of one backward" 1 $?
 awk 'NR == 1 { print "step\t" $0 } NR == 2 { print "1\t0\tcompute\t0\t1\tF\t2147483647\t0\t\t\ts" }' $A/timeline.tsv >"$room/far.tsv"
-cut -f 1-9 $A/timeline.tsv >"$room/old.tsv" # as written before the column had a unit
+cut -f 1-9 $A/timeline.tsv >"$room/old.tsv" # the format before the column had a unit
 answers 0 "$room/old.tsv" $A/timeline.tsv
 expect "a side without a unit" "A names no unit; its times are taken as units, as B's are" "$(grep 'names no unit' "$room/out")"
 answers 2 "$room/old.tsv" "$room/far.tsv" --fit "$room/none.lua"
-expect "a stage beyond all others" "pianola: error: --fit: $room/far.tsv has a row of stage 2147483647, but only 1 operations" \
+expect "a stage number that is too large" "pianola: error: --fit: $room/far.tsv has a row of stage 2147483647, but only 1 operations" \
     "$(cat "$room/err")"
 
 # A measurement has the prediction's operations, and the table compares the durations of each kind.
@@ -103,7 +103,7 @@ expect "bias and spread" "32 48 1.5 (1.5 .. 1.5)" "$(row F)"
 for x in fsdp lpp cuckoo v_min dualpipev; do
     awk -F'\t' -v OFS='\t' 'NR > 1 { $3 = 2 * $3; $4 = 2 * $4 } { print }' generated/$x/timeline.tsv >"$room/slow.tsv"
     answers 1 generated/$x "$room/slow.tsv" --json
-    expect "$x, stretched: accounts that are not" "" "$(sed -n '/"work"/,/"other"/p' "$room/out" | tr -d ',"' |
+    expect "$x, stretched: accounts that did not stretch" "" "$(sed -n '/"work"/,/"other"/p' "$room/out" | tr -d ',"' |
         awk '$6 != 2 * $4 || /other/ && $4 > 0')"
 done
 
@@ -114,10 +114,10 @@ first() { "$PIANOLA" diff "$@" | head -n 1; }
 causes() { "$PIANOLA" diff "$@" | sed -n '/^Causes/,/^$/{/^ /p}' | tr -s ' ' | paste -sd'|'; }
 expect "ZB-H1" "B is 18.2 % shorter (33 -> 27 units): 32 backwards were split, so rank 0, which ends last, waits 6 units less for its dependencies" \
     "$(first $S schedules/zb_h1.lua)"
-expect "and back" "B is 22.2 % longer (27 -> 33 units): 32 backwards were joined, so rank 0, which ends last, waits 6 units more for its dependencies" \
+expect "the sentence, sides swapped" "B is 22.2 % longer (27 -> 33 units): 32 backwards were joined, so rank 0, which ends last, waits 6 units more for its dependencies" \
     "$(first schedules/zb_h1.lua $S)"
 expect "its cause" " -6 32 backwards were split" "$(causes $S schedules/zb_h1.lua)"
-expect "its cause, turned" " +6 32 backwards were joined" "$(causes schedules/zb_h1.lua $S)"
+expect "its cause, sides swapped" " +6 32 backwards were joined" "$(causes schedules/zb_h1.lua $S)"
 expect "GPipe is as long, and needs 12 activations where 1F1B needs 8" \
     "B takes as long as A (33 units): 22 jobs were reordered, and the rank that needs the most memory needs 50 % more" "$(first $S schedules/gpipe.lua)"
 # Two stages on two ranks, a microbatch: 0F 1F 1B 0B in a row, 6 units. Stage 1's forward takes 3 more, its backward 1
@@ -131,7 +131,8 @@ LUA
 expect "a longer and a shorter job" "B is 33.3 % longer (6 -> 8 units): 1 job takes longer and 1 job takes less time, so rank 0, which ends last, waits 2 units more for its dependencies" \
     "$(first "$room/row" "$room/row.lua" -D f=3.0 -D b=-1.0)"
 expect "their causes" " +3 1 F longer on rank 1: 1F0 on rank 1| -1 1 B shorter on rank 1: 1B0 on rank 1" "$(causes "$room/row" "$room/row.lua" -D f=3.0 -D b=-1.0)"
-# A third stage adds 1 unit of forward and 2 of backward to the row. Without them, what needs their results goes on.
+# A third stage adds 1 unit of forward and 2 of backward to the row. Without them, the jobs that need their results
+# still run.
 cat >"$room/stages.lua" <<'LUA'
 local p = params { stages = 2 }
 return schedule { workers = 2, stages = p.stages, batches = 1, w = function(s) return s % 2, s % 2 end, n = backward_first }
@@ -140,7 +141,7 @@ LUA
 expect "jobs that only B has" " +2 1 B only in B: 2B0 on rank 0| +1 1 F only in B: 2F0 on rank 0" "$(causes "$room/two" "$room/stages.lua" -D stages=3)"
 expect "jobs that only A has" " -2 1 B only in A: 2B0 on rank 0| -1 1 F only in A: 2F0 on rank 0" \
     "$("$PIANOLA" compile "$room/stages.lua" -D stages=3 -o "$room/three" >/dev/null; causes "$room/three" "$room/stages.lua")"
-# A slow rank explains all; messages, which take a hundredth of a unit longer, come after it.
+# A slow rank explains nearly everything; messages, which take a hundredth of a unit longer, are listed after it.
 "$PIANOLA" compile $S --cluster schedules/clusters/latency.lua -D latency=0.01 -o "$room/quick" >/dev/null
 cat >"$room/slow.lua" <<'LUA'
 return cluster { link = function() return 0.02, math.huge end, speed = function(r) return r == 2 and 0.5 or 1 end }
@@ -153,11 +154,11 @@ d = json.load(sys.stdin)
 print(*[r["op"][:2] for r in d["roots"][:3]])
 assert [abs(c["effect"]) for c in d["causes"]] == sorted((abs(c["effect"]) for c in d["causes"]), reverse=True)
 assert d["sentence"].startswith("B is ")')"
-expect "the list of changes is on demand" "0 1" "$("$PIANOLA" diff $S schedules/zb_h1.lua | grep -c '^/') $("$PIANOLA" diff $S schedules/zb_h1.lua | grep -c 'all lists them$')"
+expect "the changes are listed only with --all" "0 1" "$("$PIANOLA" diff $S schedules/zb_h1.lua | grep -c '^/') $("$PIANOLA" diff $S schedules/zb_h1.lua | grep -c 'all lists them$')"
 
 # Swapping the two sides gives the same figures with opposite signs.
 answers 1 schedules/zb_h1.lua $S
-expect "dependency, turned" "3 9 +6" "$(row dependency)"
+expect "dependency, sides swapped" "3 9 +6" "$(row dependency)"
 
 # Only the order changed. Streams have no times, and a timeline has no memory.
 answers 1 $A/streams.txt generated/gpipe/streams.txt
@@ -176,7 +177,7 @@ END
 "$PIANOLA" compile "$room/place.lua" -o "$room/straight"
 answers 1 "$room/straight" "$room/place.lua" -D swap=1
 expect "moved" "> rank 0 compute 0F0 to rank 1 compute" "$(grep -m 1 '^>' "$room/out" | tr -s ' ')"
-expect "moved: all jobs and updates" 14 "$(grep -c '^>' "$room/out")"
+expect "moved: number of jobs and updates" 14 "$(grep -c '^>' "$room/out")"
 
 # One job that takes a unit longer is the only root, and the table counts everything it delayed.
 sed 's/^0\tcompute\t\([0-9.]*\)\t\([0-9.]*\)\tB\t0\t7/0\tcompute\t\1\t34\tB\t0\t7/; s/^0\tcompute\t33\t33\tU/0\tcompute\t34\t34\tU/' \
@@ -201,19 +202,19 @@ expect "which limit" "pianola: makespan:+22%: 27 in A, 33 in B" "$(cat "$room/er
 # JSON for programs, Markdown for people; a pipe gets the same bytes each time.
 answers 1 $S schedules/zb_h1.lua --json
 expect "json" '    "makespan": { "a": 33, "b": 27, "delta": -6 },' "$(grep '"makespan"' "$room/out")"
-expect "json: all that are split" 32 "$(sed -n '/"split"/,/^  \]/p' "$room/out" | grep -cE '"op": "([0-9]B[0-9])".*"is": \["[0-9]I[0-9]", "[0-9]W[0-9]"\]')"
-expect "json: none is only in B" '  "only_b": [],' "$(grep '"only_b"' "$room/out")"
+expect "json: all split backwards" 32 "$(sed -n '/"split"/,/^  \]/p' "$room/out" | grep -cE '"op": "([0-9]B[0-9])".*"is": \["[0-9]I[0-9]", "[0-9]W[0-9]"\]')"
+expect "json: no job is only in B" '  "only_b": [],' "$(grep '"only_b"' "$room/out")"
 cp "$room/out" "$room/before"
 answers 1 $S schedules/zb_h1.lua --json
 expect "the same bytes" "" "$(cmp "$room/before" "$room/out")"
 answers 1 $S schedules/zb_h1.lua --markdown
 expect "markdown" "| makespan | 33 units | 27 units | -18.2 % |" "$(grep -m 1 '^| makespan' "$room/out")"
 
-# Errors exit with 2 and say what is wrong and where.
+# Errors exit with 2 and name what is wrong and where.
 trouble() { # WANTED ARGS...
     answers 2 "${@:2}"
     expect "diff ${*:2}" "pianola: error: $1" "$(head -n 1 "$room/err")"
-    expect "diff ${*:2}: stdout, but for an error as JSON" "" "$(case " ${*:2} " in *" --json "*) grep -v '^{"schema": 1, "error": ' ;; *) cat ;; esac <"$room/out")"
+    expect "diff ${*:2}: stdout has nothing but the error as JSON" "" "$(case " ${*:2} " in *" --json "*) grep -v '^{"schema": 1, "error": ' ;; *) cat ;; esac <"$room/out")"
 }
 trouble "\`diff\` needs A and B, each a script, PyTorch's CSV, a compiled folder, streams.txt or a timeline; see \`pianola help diff\`" $S
 trouble "$room/none: No such file or directory" $S "$room/none"
@@ -245,8 +246,8 @@ sed -i '5s/F\t0\t3/F\t0\t9/' "$room/torn/timeline.tsv"
 trouble "$room/torn/timeline.tsv:5: this row is not an instruction of the program, which has 0F3 on rank 0 there; compile both again" \
     "$room/torn" $A
 
-# git: a hunk of streams.txt names its rank and lane, and a moved operation is one - and one +. As git's external diff,
-# the command prints what changed.
+# git: a hunk of streams.txt names its rank and lane, and a moved operation is one - line and one + line. As git's
+# external diff, the command prints what changed.
 cd "$room" || exit 2
 mkdir repository && cd repository || exit 2
 git init -q . && git config user.name t && git config user.email t@t && git config core.pager cat
@@ -261,7 +262,7 @@ expect "the hunk's name" "rank 2 lane compute" "$(grep -m 1 '^@@' "$room/out" | 
 GIT_EXTERNAL_DIFF="$PIANOLA diff --git" git diff >"$room/out" 2>&1
 expect "git's external diff" 0 $?
 expect "git's external diff names the file" "diff --pianola a/1f1b/streams.txt b/1f1b/streams.txt" "$(head -n 1 "$room/out")"
-expect "git's external diff says what changed" "~ rank 2 compute 2F5" "$(grep -m 1 '^~' "$room/out" | tr -s ' ' | cut -d' ' -f1-5)"
+expect "git's external diff prints what changed" "~ rank 2 compute 2F5" "$(grep -m 1 '^~' "$room/out" | tr -s ' ' | cut -d' ' -f1-5)"
 for option in --json --markdown "--fail-on makespan:+0" "--fit x" "--svg x" "--html x"; do
     expect "--git $option" "pianola: error: --git prints text for git: it cannot be combined with --json, --markdown, --fail-on, --fit, --svg, --html" \
         "$("$PIANOLA" diff --git a "$root/$A/streams.txt" b c 1f1b/streams.txt d e $option 2>&1 >/dev/null)"
@@ -270,13 +271,13 @@ expect "--git -D" "pianola: error: --git: -D is for scripts, which git compares 
     "$("$PIANOLA" diff --git a "$root/$A/streams.txt" b c 1f1b/streams.txt d e -D workers=2 2>&1)"
 git checkout -q 1f1b && sed -i '5s/^/<<<<<<< /' 1f1b/streams.txt # a conflict
 GIT_EXTERNAL_DIFF="$PIANOLA diff --git" git diff >"$room/out" 2>&1
-expect "git's external diff of what cannot be read: as text" "0 -F 0 1 +<<<<<<< F 0 1" \
+expect "git's external diff of an unreadable file: as text" "0 -F 0 1 +<<<<<<< F 0 1" \
     "$? $(grep -oE '^[-+](<+ )?F 0 [0-9]' "$room/out" | paste -sd' ')"
 git checkout -q 1f1b && echo note >>1f1b/report.json && rm 1f1b/timeline.tsv
 GIT_EXTERNAL_DIFF="$PIANOLA diff --git" git diff >"$room/out" 2>&1
-expect "another file, and one that is gone" 0 $?
-expect "another file" "+note" "$(grep '^+note' "$room/out")"
-expect "one that is gone" "+++ b/1f1b/timeline.tsv" "$(grep '^+++ .*tsv' "$room/out")"
+expect "a changed file that is no program, and a deleted one: exit code" 0 $?
+expect "a changed file that is no program" "+note" "$(grep '^+note' "$room/out")"
+expect "a deleted file" "+++ b/1f1b/timeline.tsv" "$(grep '^+++ .*tsv' "$room/out")"
 # ---- updates that are jobs ----
 
 cd "$root" || exit 2
@@ -284,10 +285,11 @@ P=schedules/pipedream.lua
 "$PIANOLA" diff $P $P -D batches=2400 >"$room/out"
 expect "PipeDream and itself" "0 the same" "$? $(head -n 1 "$room/out")"
 "$PIANOLA" diff --all $P schedules/pipedream_naive.lua -D batches=2400 >"$room/out"
-expect "PipeDream and without weight stashing" "1 B takes as long as A (45 units): 30 other operations were dropped, and 33 jobs read another version of the weights, and the rank that needs the most memory needs 20 % less" \
+expect "PipeDream with and without weight stashing" "1 B takes as long as A (45 units): 30 other operations were dropped, and 33 jobs read another version of the weights, and the rank that needs the most memory needs 20 % less" \
     "$? $(head -n 1 "$room/out")"
-expect "a job of another version" "v rank 0 compute  0B5  reads v5 instead of v2" "$(grep 0B5 "$room/out")"
-expect "the copies that are not kept go by their versions" "- rank 0 compute  COPY 0#8" "$(grep 'COPY 0#8' "$room/out")"
+expect "a job that reads another version" "v rank 0 compute  0B5  reads v5 instead of v2" "$(grep 0B5 "$room/out")"
+expect "copies that are no longer kept are named by their versions" \
+    "- rank 0 compute  COPY 0#8" "$(grep 'COPY 0#8' "$room/out")"
 "$PIANOLA" diff $P schedules/pipedream_naive.lua -D batches=2400 --json >"$room/json"
 expect "JSON of versions" '33 {"op": "0B1", "rank": 0, "lane": "compute", "a": 0, "b": 1}' "$(python3 -c 'import json, sys
 d = json.load(open(sys.argv[1]))
@@ -295,14 +297,14 @@ print(len(d["reread"]), json.dumps(d["reread"][0]))' "$room/json")"
 # The length of a step counts, even if the programs write out the same part of it.
 for n in 1200 2400; do "$PIANOLA" show $P -D batches=$n --format streams >"$room/$n"; done
 "$PIANOLA" diff "$room/1200" "$room/2400" >"$room/out"
-expect "steps of other lengths" "1 they differ|period 4 times 298 in A, 4 times 598 in B" "$? $(sed -n '1p;6p' "$room/out" | paste -sd'|')"
-expect "and how much of each is written out" "B writes out 12 of a step's 2400 microbatches; its times and counts are of these" \
+expect "steps of different lengths" "1 they differ|period 4 times 298 in A, 4 times 598 in B" "$? $(sed -n '1p;6p' "$room/out" | paste -sd'|')"
+expect "how much of each step is written out" "B writes out 12 of a step's 2400 microbatches; its times and counts are of these" \
     "$(sed -n 5p "$room/out")"
 expect "PipeDream and 2BW" "updates 1 1 1 1 in A, 4 4 4 4 in B" \
     "$("$PIANOLA" diff $P schedules/pipedream_2bw.lua -D batches=2400 | grep '^updates')"
 # One version changed by hand: a job declares another version than it reads.
 sed 's/^B 0 5 v2 /B 0 5 v4 /' "$room/2400" >"$room/v4"
-expect "by hand" "v rank 0 compute  0B5  reads v4 instead of v2" "$("$PIANOLA" diff --all "$room/2400" "$room/v4" | grep '^v')"
+expect "a version changed by hand" "v rank 0 compute  0B5  reads v4 instead of v2" "$("$PIANOLA" diff --all "$room/2400" "$room/v4" | grep '^v')"
 # A timeline does not number copies and gradients, so they match in order.
 "$PIANOLA" compile $P -D batches=2400 -o "$room/p" 2>/dev/null
 "$PIANOLA" diff "$room/p/streams.txt" "$room/p/timeline.tsv" >"$room/out"

@@ -19,10 +19,11 @@ for file in bin/pianola lib/libpianola-host.a lib/libpianola-nompi.a lib/pkgconf
 done
 if [ -f "$(dirname "$PIANOLA")/libpianola-cuda.a" ]; then
     for file in lib/libpianola-cuda.a lib/libpianola-cuda.so lib/pkgconfig/pianola-cuda.pc; do
-        expect "installed, as it was built: $file" yes "$([ -f "$at/$file" ] && echo yes)"
+        expect "the installed file is the built one: $file" yes "$([ -f "$at/$file" ] && echo yes)"
     done
 fi
-expect "nothing is installed elsewhere" "opt/pianola/bin opt/pianola/include opt/pianola/lib opt/pianola/share" \
+expect "nothing is installed outside these folders" \
+    "opt/pianola/bin opt/pianola/include opt/pianola/lib opt/pianola/share" \
     "$(cd "$room/sta ge" && echo */*/*)"
 
 got=$(cd "$at/share" && . bash-completion/completions/pianola && COMP_WORDS=(pianola ver) COMP_CWORD=1 && _pianola && echo "${COMPREPLY[@]}")
@@ -41,7 +42,7 @@ if command -v man >/dev/null; then
     expect "man finds the installed page" "$(cd "$at/share/man" && pwd)/man1/pianola.1" "$(man -M "$at/share/man" -w pianola)"
 fi
 
-# pkg-config finds the staged files without being told their place, and also as a system root.
+# pkg-config finds the staged files without being told where they are, and also with the stage as system root.
 ask() { env "${@:2}" PKG_CONFIG_PATH="$at/lib/pkgconfig" pkg-config "--variable=$1" pianola-host | sed 's/\\//g'; }
 mkdir "$room/flat" && cp -R "$room/sta ge/opt" "$room/flat/"
 expect "libdir in the stage" "$(cd "$at/lib" && pwd)" "$(cd "$(ask libdir)" && pwd)"
@@ -71,10 +72,10 @@ expect "nothing was compiled" "rank rank.gpu rank0.cu" "$(cd "a b" && echo rank*
 make -s -C "a b"
 expect "make, with pianola on the PATH" 0 $?
 make -s -C "a b" -q
-expect "made" 0 $?
+expect "the files that make builds" 0 $?
 touch "$at/lib/libpianola-host.a"
 make -s -C "a b" -q
-expect "another runtime is another program" 1 $?
+expect "a changed runtime rebuilds the program" 1 $?
 if [ -f "$at/lib/libpianola-cuda.a" ]; then
     make -s -C "a b" gpu
     expect "make gpu" "0 yes" "$? $([ -x "a b/rank0.gpu" ] && echo yes)"
@@ -95,7 +96,8 @@ wait
 expect "ranks without MPI train" "$("$at/bin/pianola" run "$at/share/pianola/schedules/gpipe.lua" --model "$integers" --steps 3 2>/dev/null | sed -n 's/^weights *\([0-9a-f]*\).*/\1/p')" \
     "$(sed -n 's/^weights *\([0-9a-f]*\).*/\1/p' "$room/tcp0")"
 got=$(OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 "e f/rank" --steps 3 2>&1)
-expect "under mpirun they say so" 1 "$(grep -c "an MPI launcher started this program, but it was built without MPI" <<<"$got")"
+expect "under mpirun they report that they lack MPI" \
+    1 "$(grep -c "an MPI launcher started this program, but it was built without MPI" <<<"$got")"
 got=$(env -u RANK -u OMPI_COMM_WORLD_RANK -u PMIX_RANK -u PMI_RANK -u SLURM_PROCID "e f/rank" --help)
 expect "--help needs no rank" "0 Rank 0 of 4 of gpipe." "$? $(head -n 1 <<<"$got" | cut -d' ' -f1-6)"
 

@@ -26,7 +26,7 @@ for schedule in schedules/*.lua; do
         expect "$schedule $cluster: no noise" "0 3 $m $m $m" "$(jitter "$schedule" $cluster --jitter 0% --runs 3)"
     done
 done
-expect "a period's repetitions are all run" "0 2 7209 7209 7209" \
+expect "every repetition of a period runs" "0 2 7209 7209 7209" \
     "$(jitter schedules/pipedream.lua -D batches=2400 --jitter 0% --runs 2)"
 
 # One rank: 24 jobs in a row, a third of them of cost 2. The sum is nearly normal; each job deviates by l / sqrt(3).
@@ -71,7 +71,7 @@ for s in json.load(open(sys.argv[1]))["schedules"]:
     print("%s %s %.12g %.12g %.12g" % (j["level"], j["runs"], j["mean"], j["p95"], j["worst"]))' "$room/json")"
 expect "columns" "schedule stages makespan mean p95 bubble closed exposed live memory least sent bound gap held" \
     "$("$PIANOLA" compare schedules/1f1b.lua --jitter 10% | sed -nE '4s/ +/ /gp')"
-expect "sorted by what 95 of 100 runs need" "zbv zb_h1 1f1b gpipe" \
+expect "sorted by the 95th percentile" "zbv zb_h1 1f1b gpipe" \
     "$("$PIANOLA" compare schedules/{gpipe,1f1b,zbv,zb_h1}.lua --jitter 10% --sort p95 | sed 1,4d | cut -d' ' -f1 | paste -sd' ')"
 expect "show's line" "jitter       mean 33, 95 % of runs within 33, worst 33 units; 7 runs, times up to 0 % longer or shorter" \
     "$("$PIANOLA" show schedules/1f1b.lua --jitter 0% --runs 7 | grep ^jitter)"

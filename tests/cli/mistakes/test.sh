@@ -20,7 +20,7 @@ says "pianola: error: unknown option --modle; did you mean --model; see \`pianol
 # `run` prints no report before it refuses.
 touch "$room/notes"
 says "pianola: error: $room/notes: is no folder" run $S --model schedules/models/integers.lua --steps 1 --checkpoint "$room/notes"
-# What newcomers type first.
+# Options that newcomers are likely to try.
 for given in "--batches 16" --batches=16; do
     # shellcheck disable=SC2086
     says "pianola: error: unknown option --batches; a script's parameter is set with -D batches=16" show $S $given
@@ -83,7 +83,7 @@ says "pianola: error: $room/cluster.lua: this file is an input; name another one
 says "pianola: error: $room/cluster.lua: this file is an input; name another one to write to" \
     diff $S schedules/gpipe.lua --cluster "$room/cluster.lua" --fit "$room/cluster.lua"
 says "pianola: error: $room/model.lua: this file is an input; name another one to write to" run $S --model "$room/model.lua" --timeline "$room/model.lua"
-expect "nothing written over" "" "$(cmp $S "$room/mine.lua" 2>&1; cmp $S "$room/mine.csv" 2>&1
+expect "no input was overwritten" "" "$(cmp $S "$room/mine.lua" 2>&1; cmp $S "$room/mine.csv" 2>&1
     cmp schedules/models/integers.lua "$room/model.lua" 2>&1; cmp schedules/clusters/latency.lua "$room/cluster.lua" 2>&1)"
 says "pianola: error: two outputs would go to $room/./new.svg: name another file for one" diff $S $S --svg "$room/new.svg" --html "$room/./new.svg"
 # Checks outputs before the work: a script that runs for long is not even read.
@@ -91,14 +91,14 @@ says "pianola: error: $room: Is a directory" show "$room/none.lua" --format svg 
 says "pianola: error: $room/none/out: No such file or directory" show "$room/none.lua" --format svg -o "$room/none/out"
 says "pianola: error: $room/mine.lua: this is not a folder, but several files are written: -o takes a folder, existing or new" \
     show "$room/none.lua" --format hta -o "$room/mine.lua"
-# Reads stdin only once.
+# stdin is read only once.
 twice="pianola: error: -: stdin can be read only once; name a file for one of the two"
 expect "stdin twice" "$twice" "$("$PIANOLA" show - --model - <$S 2>&1)"
 expect "stdin twice" "$twice" "$("$PIANOLA" check - --cluster - <$S 2>&1)"
 expect "a schedule from a pipe, to diff" "expected streams or a timeline; a schedule is read from a file only" \
     "$("$PIANOLA" diff <(cat $S) $S 2>&1 | sed 's/.*[0-9]: //')"
 says "pianola: error: \`show\` was given an empty file name" show ""
-# No schedule is named.
+# Inputs that are not schedules.
 : >"$room/empty.lua"
 says "$room/empty.lua:1: error: the script returned nil, not a schedule; end it with: return schedule { ... }" check "$room/empty.lua"
 printf '\177ELF\0\1\2' >"$room/binary"
@@ -156,22 +156,22 @@ mkdir "$room/files"
 "$PIANOLA" show $S -o "$room/files/grid"
 : >"$room/files/real" && chmod 640 "$room/files/real" && ln -s real "$room/files/link"
 "$PIANOLA" show $S -o "$room/files/link"
-expect "a link stays one, and a mode" "lrwxrwxrwx link,-rw-r----- real" \
+expect "an output that is a link stays a link and keeps its mode" "lrwxrwxrwx link,-rw-r----- real" \
     "$(cd "$room/files" && stat -c '%A %n' link real | paste -sd,)$(cmp "$room/files/grid" "$room/files/real" 2>&1)"
 long=$(printf 'x%.0s' {1..255})
 "$PIANOLA" show $S -o "$room/files/$long"
-expect "a name as long as names can be" "" "$(cmp "$room/files/grid" "$room/files/$long" 2>&1)"
+expect "a name of the maximum length" "" "$(cmp "$room/files/grid" "$room/files/$long" 2>&1)"
 (trap '' XFSZ && ulimit -f 0 && "$PIANOLA" show $S -o "$room/files/grid" 2>/dev/null)
-expect "a full disk leaves what was there" "" "$(cmp "$room/files/real" "$room/files/grid" 2>&1)"
-expect "no temporary file stays" "grid link real $long" "$(ls -A "$room/files" | paste -sd' ')"
+expect "a full disk leaves the old output" "" "$(cmp "$room/files/real" "$room/files/grid" 2>&1)"
+expect "no temporary file remains" "grid link real $long" "$(ls -A "$room/files" | paste -sd' ')"
 "$PIANOLA" show $S --format hta -o "$room/hta/"
 says "pianola: error: $room/hta/rank2.json: belongs to a trace with more ranks; the two would be read as one: remove it, or name another folder" \
     show $S -D workers=2 --format hta -o "$room/hta"
 cp -r "$room/hta" "$room/hta before"
 (trap '' XFSZ && ulimit -f 7 && "$PIANOLA" show $S -D batches=9 --format hta -o "$room/hta" 2>/dev/null) # the first file fits
-expect "of several files all or none" "" "$(diff -r "$room/hta before" "$room/hta")"
+expect "several files are written all or none" "" "$(diff -r "$room/hta before" "$room/hta")"
 # A reader that closes the pipe early causes no error and no message.
-expect "a reader that stops" "pianola 1 141" \
+expect "a reader that closes the pipe" "pianola 1 141" \
     "$({ env --default-signal=PIPE "$PIANOLA" show $S -D batches=5000 --format streams; echo " $?" >"$room/code"; } 2>&1 | head -n 1)$(cat "$room/code")"
 
 # Long work shows its progress on a terminal and clears it at the end. Short work, and output to a file, show none.
@@ -179,10 +179,10 @@ on_terminal() { script -qec "$PIANOLA $*" /dev/null </dev/null | tr '\r' '\n' | 
 large="-D workers=2 -D batches=30000"
 expect "progress" "[Kpianola: cost, 2 of 16,[Kpianola: report, 16 of 16,[K,1f1b: proved" \
     "$(on_terminal check $S $large | sed -n 's/: [0-9]* jobs.*//;/cost/p;/report/,$p' | sed '/^$/d' | paste -sd,)"
-expect "no progress of short work" "1f1b: proved" "$(on_terminal check $S | sed 's/: [0-9]* jobs.*//;/^$/d')"
+expect "no progress for short work" "1f1b: proved" "$(on_terminal check $S | sed 's/: [0-9]* jobs.*//;/^$/d')"
 expect "no progress in a file" "" "$("$PIANOLA" check $S $large 2>&1 >/dev/null)"
 
-# OpenBLAS has ended the threads that it starts: counts threads while the command waits for a script.
+# Checks that OpenBLAS's threads have ended: counts threads while the command waits for a script.
 mkfifo "$room/script.lua"
 "$PIANOLA" check "$room/script.lua" >/dev/null &
 exec 3>"$room/script.lua"
@@ -193,18 +193,19 @@ wait $!
 expect "a script that comes through a pipe" 0 $?
 
 # Output to a pipe does not depend on the terminal.
-expect "a pipe's width is its own" "$(COLUMNS=40 "$PIANOLA" show $S)" "$(COLUMNS=200 TERM=xterm "$PIANOLA" show $S)"
+expect "a pipe's width does not follow the terminal's" \
+    "$(COLUMNS=40 "$PIANOLA" show $S)" "$(COLUMNS=200 TERM=xterm "$PIANOLA" show $S)"
 expect "NO_COLOR wins over FORCE_COLOR" "" "$(NO_COLOR=1 FORCE_COLOR=1 "$PIANOLA" show $S | grep -c $'\033' | grep -v '^0$')"
 expect "--color=always wins over NO_COLOR" yes \
     "$(NO_COLOR=1 "$PIANOLA" show $S --color always | grep -q $'\033' && echo yes)"
-expect "help has examples first" "Examples:" "$("$PIANOLA" help show | sed -n 4p)"
+expect "help begins with examples" "Examples:" "$("$PIANOLA" help show | sed -n 4p)"
 expect "version" "pianola " "$("$PIANOLA" --version | cut -c1-8)"
 for topic in check show compare diff compile run verify check-bound export-weights import report ops passes; do
     "$PIANOLA" help $topic >/dev/null 2>&1
     expect "help $topic" 0 $?
 done
 
-expect "how much memory a large schedule may take is said beforehand" "pianola: 1f1b has 2000000 jobs; compiling them takes up to about 4 GB of memory" \
+expect "a warning says how much memory a large schedule may take" "pianola: 1f1b has 2000000 jobs; compiling them takes up to about 4 GB of memory" \
     "$("$PIANOLA" check schedules/1f1b.lua -D workers=1 -D stages=1 -D batches=1000000 2>&1 >/dev/null | head -n 1)"
-expect "not of a small one" "" "$("$PIANOLA" check schedules/1f1b.lua 2>&1 >/dev/null)"
+expect "no such warning for a small schedule" "" "$("$PIANOLA" check schedules/1f1b.lua 2>&1 >/dev/null)"
 finish

@@ -12,7 +12,7 @@ sorted() { tr ' ' '\n' | sed '/^$/d' | LC_ALL=C sort | paste -sd' '; }
 commands=$("$PIANOLA" help | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p')
 topics=$("$PIANOLA" help | sed -n '/TOPIC/,$s/^  \([a-z-]*\) .*/\1/p')
 options() { "$PIANOLA" help "$1" | sed -n '/^Options:/,$s/^  \(    \|-., \)--\([a-z-]*\) .*/--\2/p' | sort; }
-expect "commands and topics are found" "7 or more, 8 or more" \
+expect "the help lists commands and topics" "7 or more, 8 or more" \
     "$([ "$(wc -w <<<"$commands")" -ge 7 ] && echo 7 or more), $([ "$(wc -w <<<"$topics")" -ge 8 ] && echo 8 or more)"
 
 bash_offers() {
@@ -90,7 +90,7 @@ fi
 if command -v shellcheck >/dev/null; then
     expect "shellcheck" "" "$(shellcheck -s bash "$room/bash")"
 fi
-for command in $commands; do # also without these shells
+for command in $commands; do # checked even if these shells are not installed
     for option in $(options "$command"); do
         expect "zsh has $option" yes "$(grep -q -e "$option[]'=}]" "$room/zsh" && echo yes)"
         expect "fish has $option" yes "$(grep -q "from[ a-z-]* $command[ '].* -l ${option#--} " "$room/fish" && echo yes)"
@@ -101,11 +101,11 @@ done
 "$PIANOLA" help man >"$room/pianola.1"
 expect "help man" "0 0" "$? $(LC_ALL=C grep -c '[^ -~]' "$room/pianola.1")"
 if command -v groff >/dev/null; then
-    expect "groff has nothing to say" "" "$(groff -man -ww -z -Tutf8 "$room/pianola.1" 2>&1)"
+    expect "groff prints no warning" "" "$(groff -man -ww -z -Tutf8 "$room/pianola.1" 2>&1)"
 fi
 if command -v man >/dev/null; then
     page=$(LC_ALL=C.UTF-8 MANWIDTH=200 man --warnings -l "$room/pianola.1" 2>"$room/err" | col -bx)
-    expect "man has nothing to say" "" "$(cat "$room/err")"
+    expect "man prints no warning" "" "$(cat "$room/err")"
     for command in $commands; do
         expect "man: $command" 1 "$(grep -c "^   pianola $command " <<<"$page")"
         for option in $(options "$command"); do

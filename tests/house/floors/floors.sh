@@ -38,7 +38,7 @@ lines() {
         house = room = FILENAME
         sub(/\/.*/, "", house)
         sub(/\/[^\/]*$/, "", room)
-        if (room == "runtime") { # its top
+        if (room == "runtime") { # a header at the top of runtime/
             if (name !~ /^[a-z_]+\.h$/ || !exists("runtime/" name)) broken("the top of runtime/ includes no other folder")
         } else if (!(room in lower))
             broken("no such folder in the tables of " house "/README.md")

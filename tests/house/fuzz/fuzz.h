@@ -1,4 +1,4 @@
-/* Shared by the fuzz targets. A target gets bytes, as a file would hold them, and must not crash, leak or hang. It
+/* Shared by the fuzz targets. A target gets bytes as from a file, and must not crash, leak or hang. It
  * refuses nearly all of them with a user error, as it should. */
 #ifndef PIANOLA_FUZZ_H
 #define PIANOLA_FUZZ_H

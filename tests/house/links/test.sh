@@ -5,7 +5,7 @@
 cd "$(dirname "$0")/../../.." || exit 2
 . tests/support/lib.sh
 
-# Makes GitHub's anchor from a heading: lower case, spaces as dashes, most other characters left out.
+# Prints a heading's GitHub anchor: lower case, dashes for spaces, without most other characters.
 anchors() { sed -nE 's/^#+ +//p' "$1" | tr 'A-Z ' 'a-z-' | tr -cd 'a-z0-9_\n-'; }
 
 # broken ROOT: prints one line for each broken link and path.
@@ -37,7 +37,7 @@ trap 'rm -rf "$room"' EXIT
 mkdir "$room/runtime"
 printf '# A\n## Two words, and `code`\n[a](runtime/b.md) [b](#two-words-and-code) [c](http://x/y) `runtime/b.md`\n' >"$room/a.md"
 printf '# B\n[a](../a.md#a) [](../a.md)\n' >"$room/runtime/b.md"
-expect "whole links" "" "$(broken "$room")"
+expect "valid links" "" "$(broken "$room")"
 breaks() { # LINE COMPLAINT
     printf '# B\n%s\n' "$1" >"$room/runtime/b.md"
     expect "$1" "./runtime/b.md: $2" "$(broken "$room")"

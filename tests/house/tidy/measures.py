@@ -1,4 +1,4 @@
-"""Prints figures that show whether the inside gets simpler: no limits, only numbers."""
+"""Prints figures that show whether the code gets simpler. They have no limits."""
 import os
 from collections import Counter
 from statistics import median

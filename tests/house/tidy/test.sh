@@ -129,7 +129,7 @@ for phrase in "those which" "is said" "is asked" "the same of"; do
     reports $sched.c "// A lane, $phrase." "$sched\.c:18: comments that say \"$phrase\": 1, limit 0"
 done
 
-# So do scripts, tests and documents, but not their code.
+# The rules on words also apply to scripts, tests and documents, but not to their code.
 reports schedules/1f1b.lua "local note = 'so many'
 --| so many
 -- Runs so
@@ -165,7 +165,7 @@ echo '2 comments that open with "Of":' >"$house/tests/house/tidy/limits.txt"
 tidies "a limit without a reason" 'tests/house/tidy/limits\.txt:1: expected LIMIT WHAT: REASON, got: .*'
 
 build_house
-expect "measures" "     6 functions
+expect "--measures" "     6 functions
      5 function names" "$(python3 tests/house/tidy/tidy.py --measures "$house" | grep -E 'function( name)?s$')"
 
 tidied=$(python3 tests/house/tidy/tidy.py)

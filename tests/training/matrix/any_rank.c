@@ -1,5 +1,6 @@
 /* Runs a rank that is a shared object: rank3 runs the main of rank3.so, next to it. So tests link the runtime once,
- * here, instead of once for each rank of each program. It takes the name that it is called by, often a symbolic link.
+ * here, instead of once for each rank of each program. It finds rank3.so by the name it was started with, often a
+ * symbolic link.
  */
 #include <dlfcn.h>
 #include <limits.h>
