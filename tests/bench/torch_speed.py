@@ -192,7 +192,7 @@ def pianola_run(ranks, out, size, room, steps, *flags):
 
 
 def prepare(size, room):
-    """Makes a text of one step's sequences, and Pianola's initial weights: the weights after a step with learning rate 0."""
+    """Makes a text of one step's sequences, and Pianola's initial weights, by a step with learning rate 0."""
     s = SIZES[size]
     n = s["batches"] * s["rows"] * s["context"] + 1
     text = b"".join(open(f"{ROOT}/{f}", "rb").read() for f in ("schedules/README.md", "runtime/README.md", "README.md"))
@@ -209,7 +209,7 @@ def largest_difference(a, b):
 
 
 def products(size):
-    """Returns rows, columns and depth of a microbatch's matrix products in linear layers: forward, input and weight gradient."""
+    """Returns (rows, columns, depth) of a microbatch's products in linear layers, forward and backward."""
     s = SIZES[size]
     rows, width = s["rows"] * s["context"], s["width"]
     shapes = LAYERS * [(width, 3 * width), (width, width), (width, 4 * width), (4 * width, width)] + [(width, 256)]

@@ -91,7 +91,7 @@ static struct costs *stages_of(const struct base *b, struct spec *sp) {
     for (int s = 0; s < stage_entries(costs); s++) {
         if (b->sizes) {
             shrink(&costs->stage[s]);
-            costs->stage[s].pieces = costs->stage[s].parts = 0; /* find_shards draws them again */
+            costs->stage[s].pieces = costs->stage[s].parts = 0; /* find_shards computes them again */
         }
         if (b->no_token)
             costs->stage[s].bytes[K_token] = 0;

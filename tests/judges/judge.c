@@ -20,7 +20,7 @@ struct court {
     const struct promise *want;
     struct order z;
     struct arena *of;     /* per rank */
-    uint64_t ***seen;     /* [number][operand]: what it read when it started */
+    uint64_t ***seen;     /* [number][operand]: the symbols it read when it started */
     int32_t *ran;         /* per job: the number of its last part's instruction, or -1 */
     int32_t *began;       /* per job: the number of its first part's instruction */
     int32_t *halfway;     /* per rank and workspace: the job whose next part is due, or -1 */

@@ -1,5 +1,5 @@
--- Every stash, or with recompute every input, goes to host memory meanwhile, and so does the optimizer's state of even
--- stages, if requested. away: how many ranks further a stage's backward runs, so that stashes travel first.
+-- Every stash, or with recompute every input, goes to host memory while it is unused. If requested, so does the
+-- optimizer state of even stages. away: how many ranks further a stage's backward runs, so that stashes are sent first.
 local p = params { workers = 2, stages = 2, batches = 2, split = false, state = false, away = 0 }
 return schedule {
   workers = p.workers, stages = p.stages, batches = p.batches,

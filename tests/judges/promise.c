@@ -63,7 +63,7 @@ static void promise_job(struct promise *p, uint64_t (*made)[NROLES], bool *known
     for (int32_t e = p->g->pred_at[j]; e < p->g->pred_at[j + 1]; e++) {
         int32_t from = p->g->pred[e];
         if (from >= p->sp->njobs)
-            continue; /* an update: versions tell what is read of it */
+            continue; /* an update: versions say which of its results are read */
         if (!known[from])
             promise_job(p, made, known, from);
         for (int kind = 0; kind < NKINDS && is_new(p->g, j, e); kind++)

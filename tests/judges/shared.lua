@@ -1,4 +1,4 @@
--- Stages whose teams share a norm: between layers that they divide by columns, members have rows of their own.
+-- Stages whose teams share a norm: members have their own rows between layers that are divided by columns.
 local p = params { parts = 2 }
 local layers, cut = {}, {}
 for i = 1, p.parts do

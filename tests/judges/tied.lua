@@ -1,4 +1,4 @@
--- A model of few exchanges whose embedding and output layer share a table of tokens.
+-- A model with few exchanges whose embedding and output layer share a token table.
 local p = params { layers = 2 }
 local layers = { embedding { width = 4, positions = false, split = "rows" } }
 for _ = 2, p.layers do layers[#layers + 1] = layernorm {} end

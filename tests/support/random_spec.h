@@ -336,7 +336,7 @@ static inline struct spec *draw_spec(uint64_t seed, int flags) {
     int32_t *order = draw_order(sp);
     if (flags & ORDERS && below(2))
         draw_preds(sp, order);
-    sp->strict = below(3) == 0 || flags & PAIRS; /* an order drawn independently for each rank would nearly always deadlock */
+    sp->strict = below(3) == 0 || flags & PAIRS; /* an order drawn job by job would nearly always deadlock */
     for (int i = 0; sp->strict && i < sp->njobs; i++)
         sp->job[order[i]].prio = i;
     for (int r = 0; r < W; r++) {

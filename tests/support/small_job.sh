@@ -1,5 +1,5 @@
-# A compiled run of a small model in $room/job, for tests of launchers: . tests/support/small_job.sh, after lib.sh. Sets
-# small, book, and wanted, the weights after 300 steps.
+# For tests of launchers: . tests/support/small_job.sh, after lib.sh. Compiles a small model into $room/job. Sets small,
+# book, and wanted, the weights after 300 steps.
 weights() { sed -nE 's/^weights +([0-9a-f]{16}).*/\1/p' "$@"; }
 book=/usr/share/common-licenses/GPL-3
 small=(schedules/1f1b.lua --model schedules/models/gpt.lua -D width=32 -D rows=1)

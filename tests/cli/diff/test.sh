@@ -120,8 +120,8 @@ expect "its cause" " -6 32 backwards were split" "$(causes $S schedules/zb_h1.lu
 expect "its cause, sides swapped" " +6 32 backwards were joined" "$(causes schedules/zb_h1.lua $S)"
 expect "GPipe is as long, and needs 12 activations where 1F1B needs 8" \
     "B takes as long as A (33 units): 22 jobs were reordered, and the rank that needs the most memory needs 50 % more" "$(first $S schedules/gpipe.lua)"
-# Two stages on two ranks, a microbatch: 0F 1F 1B 0B in a row, 6 units. Stage 1's forward takes 3 more, its backward 1
-# less, and rank 0's update, which nothing waits for, does not count.
+# Two stages on two ranks, one microbatch: 0F 1F 1B 0B in a row, 6 units. Stage 1's forward takes 3 units more, its
+# backward 1 less. Rank 0's update is not a cause, because nothing waits for it.
 cat >"$room/row.lua" <<'LUA'
 local p = params { f = 0.0, b = 0.0 }
 return schedule { workers = 2, stages = 2, batches = 1, w = function(s) return s, s end, n = function(s, b) return b end,

@@ -58,8 +58,8 @@ completes "$room/files/a.lua $room/files/a.txt $room/files/a folder" verify "$ro
 completes "$room/files/a folder" export-weights "$room/files/"
 completes "$room/files/a.txt" run x.lua --data "$room/files/a.t"
 
-# The same by keyboard: a pianola that prints its arguments is completed and started at a prompt. A dumb terminal echoes
-# no escape sequences.
+# Completion by keyboard: types a command at a prompt, completes it and runs a pianola that prints its arguments. A dumb
+# terminal echoes no escape sequences.
 typed() { # SHELL COMMAND WANTED KEYS
     command -v "${2%% *}" >/dev/null && command -v script >/dev/null || return
     # shellcheck disable=SC2016

@@ -17,7 +17,7 @@ prints() {
     printed+=("$1" "$json")
 }
 
-# A rank's own program prints its errors so, too.
+# A rank's own program also prints its errors as JSON.
 "$PIANOLA" compile schedules/gpipe.lua --model schedules/models/integers.lua -o "$room/ranks" &&
     make -s -C "$room/ranks" PKG_CONFIG_PATH="$(dirname "$(realpath "$PIANOLA")")" rank0
 rank_prints() { # STATUS ARGS...
@@ -29,14 +29,14 @@ rank_prints() { # STATUS ARGS...
 rank_prints 2 --steps x
 rank_prints 1 --deadline 1 --flight "$room"
 
-expect "the schema is one" "" "$(/usr/bin/python3 -c '
+expect "the schema is a valid JSON schema" "" "$(/usr/bin/python3 -c '
 import json
 from jsonschema import Draft202012Validator
 Draft202012Validator.check_schema(json.load(open("compiler/formats/schema.json")))' 2>&1)"
 "$PIANOLA" verify generated/1f1b/streams.txt --json | sed 's/"proved"/"new": 1, &/' >"$room/more"
 expect "a field that the schema does not name is wrong" 1 "$(/usr/bin/python3 tests/formats/json/valid.py verify "$room/more" | grep -c "'new' was unexpected")"
 "$PIANOLA" verify generated/1f1b/streams.txt --json | sed 's/"proved": true, //' >"$room/less"
-expect "so is one that is missing" 1 "$(/usr/bin/python3 tests/formats/json/valid.py verify "$room/less" | grep -c "'proved' is a required property")"
+expect "a missing field is wrong" 1 "$(/usr/bin/python3 tests/formats/json/valid.py verify "$room/less" | grep -c "'proved' is a required property")"
 
 # shellcheck disable=SC2086
 {
@@ -61,7 +61,7 @@ expect "so is one that is missing" 1 "$(/usr/bin/python3 tests/formats/json/vali
     prints error 1 run schedules/1f1b.lua $gpt --steps 12 --deadline 0.000001 --flight "$room"
     expect "where a rank waited" 1 "$(grep -c '"message": "rank [0-3] \(waits\|is\) .*(--deadline)"' "${printed[-1]}")"
     printf 'a "quoted" \\ name\377\t' >"$room/name"
-    odd=$room/$(cat "$room/name") # a name that needs escapes, and is no UTF-8
+    odd=$room/$(cat "$room/name") # a name that needs escapes and is not UTF-8
     touch "$odd"
     prints error 2 run schedules/1f1b.lua $gpt --steps 12 --checkpoint "$odd"
     expect "escaped" 1 "$(grep -cF 'a \"quoted\" \\ name\ufffd\u0009: is no folder' "${printed[-1]}")"
@@ -93,15 +93,15 @@ prints error 2 check schedules/1f1b.lua --stepz 3
 prints error 2 show "$room/nothing.lua"
 prints error 2 verify README.md
 prints error 2 run schedules/1f1b.lua
-expect "JSON of all of these, as the schema says" "" "$(/usr/bin/python3 tests/formats/json/valid.py "${printed[@]}" 2>&1 | head -n 20)"
+expect "all of this JSON fits the schema" "" "$(/usr/bin/python3 tests/formats/json/valid.py "${printed[@]}" 2>&1 | head -n 20)"
 
 expect "compiler/formats/json.md, word for word" "" "$(python3 tests/language/tutorial/replay.py compiler/formats/json.md "$PIANOLA" 2>&1)"
 "$PIANOLA" check tests/language/bad/cap_deadlock.lua --json >"$room/json" 2>/dev/null
-expect "a deadlock: its cycle, a line for each job" "0B0 waits for 1B0|1B0 waits for 1F0|1F0 waits for room on rank 0, whose cap of 1 is full until 0B0" \
+expect "a deadlock: its cycle, with a line for each job" "0B0 waits for 1B0|1B0 waits for 1F0|1F0 waits for room on rank 0, whose cap of 1 is full until 0B0" \
     "$(/usr/bin/python3 -c 'import json, sys; print("|".join(json.load(open(sys.argv[1]))["error"]["because"]))' "$room/json")"
 printf 'return schedule {\n  workers = 2, stages = 2, batchez = 2,\n}\n' >"$room/slip.lua"
 "$PIANOLA" check "$room/slip.lua" --json >"$room/json" 2>/dev/null
-expect "a slip: where, and what was meant" "2 28 batches" "$(/usr/bin/python3 -c '
+expect "a misspelling: its place, and the suggestion" "2 28 batches" "$(/usr/bin/python3 -c '
 import json, sys
 e = json.load(open(sys.argv[1]))["error"]
 print(e["line"], e["column"], e.get("suggestion"))' "$room/json")"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Is a command's JSON what compiler/formats/schema.json says?
+"""Checks a command's JSON against compiler/formats/schema.json.
 
 valid.py NAME FILE [NAME FILE]...   NAME: one of the schema's $defs; prints what is wrong, a line each; exits 1 if
 anything is
@@ -17,7 +17,7 @@ SCHEMA = json.load(open(os.path.join(ROOT, "compiler/formats/schema.json")))
 
 
 def wrong(name, text):
-    """Returns the first few things that are wrong with a text, as strings."""
+    """Returns the first few errors of a text, as strings."""
     try:
         value = json.loads(text, parse_constant=lambda word: sys.exit(f"{word} is no JSON"))
     except ValueError as error:

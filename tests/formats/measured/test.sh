@@ -17,11 +17,12 @@ figures_in() { sed -nE 's/^  ("(loss_first|loss_last|weights)": [^,]*),?$/\1/p;/
 figures() { "$PIANOLA" run --json "$@" 2>&1 | figures_in; }
 for run in "1:1" "2:2" "4:2 3 4" "11:2 3 4 5 6 7 8 9 10 11" "25:16 17 18 19 20 21 22 23 24 25"; do
     n=${run%%:*}
-    expect "$n steps: losses and weights as without a timeline" "$(figures "${lpp[@]}" --steps "$n")" \
+    expect "$n steps: the same losses and weights as without a timeline" "$(figures "${lpp[@]}" --steps "$n")" \
         "$(figures "${lpp[@]}" --steps "$n" --timeline "$room/timeline.tsv")"
     check_timeline "$n steps in process" "$room/program" "${run#*:}" 0 "$room/timeline.tsv"
 done
-expect "time 0 is the first start" 0.000000000 "$(tail -n +2 "$room/timeline.tsv" | cut -f 4 | sort -n | head -n 1)"
+expect "time 0 is the first instruction's start" \
+    0.000000000 "$(tail -n +2 "$room/timeline.tsv" | cut -f 4 | sort -n | head -n 1)"
 for lanes in peer rank; do
     "$PIANOLA" show "${lpp[@]}" --lanes $lanes --format tsv >"$room/program"
     "$PIANOLA" run "${lpp[@]}" --lanes $lanes --steps 3 --timeline "$room/timeline.tsv" >/dev/null 2>&1
@@ -53,9 +54,9 @@ check_timeline "a lane per peer, over TCP" "$room/program-peer" "2 3" 1 "$measur
 compiled ddp ddp -D workers=3 "${integers[@]}" # a lane of a group; and fewer ranks than the folder has files for
 tcp ddp 3 --steps 14 --timeline "$measured"
 ended 60
-expect "nothing is left of a run of more ranks" "timeline.0.tsv timeline.1.tsv timeline.2.tsv" "$(ls "$measured" | paste -sd' ')"
+expect "no file of an earlier run with more ranks is left" "timeline.0.tsv timeline.1.tsv timeline.2.tsv" "$(ls "$measured" | paste -sd' ')"
 expect "a group's lane" "group 0,1,2" "$(cut -f 3 "$measured/timeline.1.tsv" | grep -m 1 group)"
-expect "the last ten" "5 6 7 8 9 10 11 12 13 14" "$(tail -n +2 "$measured/timeline.2.tsv" | cut -f 1 | uniq | paste -sd' ')"
+expect "the last ten steps" "5 6 7 8 9 10 11 12 13 14" "$(tail -n +2 "$measured/timeline.2.tsv" | cut -f 1 | uniq | paste -sd' ')"
 
 # Step numbers equal the checkpoints'; the first step after a checkpoint is a warm-up again.
 tcp lpp 4 --steps 3 --checkpoint "$saved" --timeline "$measured"
@@ -67,7 +68,7 @@ check_timeline "resumed" "$room/program" "5 6 7 8" 1 "$measured"/*.tsv
 rm -r "$measured"
 tcp lpp 4 --steps 8 --checkpoint "$saved" --resume --timeline "$measured"
 ended 60
-expect "nothing left to train" "0 0 0 0 yes " "$codes $(says '^pianola: no step was left to train: wrote no timeline$') $(ls "$measured")"
+expect "no steps left to train" "0 0 0 0 yes " "$codes $(says '^pianola: no step was left to train: wrote no timeline$') $(ls "$measured")"
 
 # A signal ends the training: the timeline has the last ten steps before it.
 tcp lpp 4 --steps 1000000 --timeline "$measured"
@@ -76,8 +77,8 @@ sleep 0.5
 kill -INT "${pid[1]}"
 ended 20
 n=$(sed -n 's/^pianola: SIGINT came: stopped after step \([0-9]*\).*/\1/p' "$room/err0")
-expect "SIGINT: codes" "130 130 130 130" "$codes"
-expect "SIGINT: enough steps to tell" yes "$([ "$n" -gt 10 ] && echo yes)"
+expect "SIGINT: exit codes" "130 130 130 130" "$codes"
+expect "SIGINT: enough steps to measure" yes "$([ "$n" -gt 10 ] && echo yes)"
 check_timeline SIGINT "$room/program" "$(seq -s ' ' $((n - 9)) "$n")" 1 "$measured"/*.tsv
 
 # ---- places that cannot be written ----
@@ -85,8 +86,8 @@ check_timeline SIGINT "$room/program" "$(seq -s ' ' $((n - 9)) "$n")" 1 "$measur
 touch "$room/file"
 tcp lpp 4 --steps 1000000 --timeline "$room/file"
 ended 20
-expect "no folder" "2 2 2 2 pianola: error: $room/file: is no folder" "$codes $(said error:)"
-expect "on some ranks only" "rank 2 has --timeline 0, but rank 0 has 1; give all ranks the same flags" \
+expect "the folder does not exist" "2 2 2 2 pianola: error: $room/file: is no folder" "$codes $(said error:)"
+expect "a timeline on some ranks only" "rank 2 has --timeline 0, but rank 0 has 1; give all ranks the same flags" \
     "$(timeout 60 mpirun --oversubscribe --app <(sed "s|\$| --flight $room --steps 5|;1,2s|\$| --timeline $measured|" "$room/lpp/app.mpi") 2>&1 | sed -n 's/^pianola: error: //p' | head -n 1)"
 tcp lpp 4 --steps 1000000 --timeline "$measured"
 begun
@@ -94,5 +95,5 @@ rm -r "$measured"
 touch "$measured"
 kill -TERM "${pid[0]}"
 ended 20
-expect "a folder that is gone at the end" "2 2 2 2 pianola: error: $measured/timeline.0.tsv.tmp: Not a directory" "$codes $(said error:)"
+expect "a folder that is removed during the run" "2 2 2 2 pianola: error: $measured/timeline.0.tsv.tmp: Not a directory" "$codes $(said error:)"
 finish

@@ -44,21 +44,23 @@ for args in "schedules/1f1b.lua" "schedules/dualpipev.lua" "schedules/zbv.lua --
     expect "$args: unit and steps" '"unit": "s", "measured_steps": 3,' "$(show $args $m --json | grep -E 'unit|steps"' | xargs -d '\n' | tr -s ' ' | sed 's/^ //')"
     expect "$args: the grid" "$(show $args --ascii | grep ^rank | head -n 4)" "$(show $args $m --ascii | grep ^rank | head -n 4)"
 done
-expect "the report says so" "1f1b: 4 workers, 4 stages, 8 microbatches; measured, the median of 3 steps" \
+expect "the report says that it shows measurements" \
+    "1f1b: 4 workers, 4 stages, 8 microbatches; measured, the median of 3 steps" \
     "$(show schedules/1f1b.lua --format tsv | steps 1 2 3 >"$room/m.tsv"; show schedules/1f1b.lua --measured "$room/m.tsv" | grep '^1f1b')"
-expect "and the picture" "makespan 66 ms measured; bubble 27.3 %" \
+expect "and so does the picture" "makespan 66 ms measured; bubble 27.3 %" \
     "$(show schedules/1f1b.lua --measured "$room/m.tsv" --format svg | grep -o 'makespan.*%')"
-expect "the critical path has all of it" "$(show schedules/1f1b.lua --with path --ascii | grep -A1 '^rank [0-9]')" \
+expect "the critical path covers the whole step" \
+    "$(show schedules/1f1b.lua --with path --ascii | grep -A1 '^rank [0-9]')" \
     "$(show schedules/1f1b.lua --measured "$room/m.tsv" --with path --ascii | grep -A1 '^rank [0-9]')"
 # The critical path continues across a gap between an instruction and the end of what it waited for.
 awk -F '\t' -v OFS='\t' -v CONVFMT=%.9g 'NR > 1 { $5 -= 0.0002 } NR > 1 && $5 < $4 { $5 = $4 } { print }' "$room/m.tsv" >"$room/gaps.tsv"
-expect "the path over gaps" "$(show schedules/1f1b.lua --with path --format svg | grep -c 'class="o c"')" \
+expect "the critical path across gaps" "$(show schedules/1f1b.lua --with path --format svg | grep -c 'class="o c"')" \
     "$(show schedules/1f1b.lua --measured "$room/gaps.tsv" --with path --format svg | grep -c 'class="o c"')"
 
-# A measured pair is two jobs, and nobody measured what links could do: the bounds come from jobs alone.
+# A measured pair is two jobs, and the links' speeds were not measured: the bounds come from jobs alone.
 bounds() { sed -nE 's/^ +"(busy|bound_path)": ([^,]*),/\2/p' | head -n "$1" | tail -n 1 | awk '{ printf "%.6f\n", $1 }'; }
 show schedules/dualpipev.lua --format tsv | steps 2 2 2 >"$room/pairs.tsv"
-expect "a rank's jobs, pairs among them" "$(awk -F '\t' '$1 == 5 && $2 == 0 && $6 ~ /^[FRIBW]$/ { sum += $5 - $4 } END { printf "%.6f\n", sum }' "$room/pairs.tsv")" \
+expect "a rank's busy time, including pairs" "$(awk -F '\t' '$1 == 5 && $2 == 0 && $6 ~ /^[FRIBW]$/ { sum += $5 - $4 } END { printf "%.6f\n", sum }' "$room/pairs.tsv")" \
     "$(show schedules/dualpipev.lua --measured "$room/pairs.tsv" --json | bounds 2)"
 latency="--cluster schedules/clusters/latency.lua -D latency=0.25"
 
@@ -66,7 +68,7 @@ latency="--cluster schedules/clusters/latency.lua -D latency=0.25"
 chrome() { show schedules/1f1b.lua "$@" --format chrome | grep '"ph":"X"' | sed -E 's/.*"ts":([0-9.]*),"dur":([0-9.]*),"name":"([^"]*)".*"step":([0-9]*).*/\4 \3 \1 \2/'; }
 expect "a job of each step" "5 3B7 25000.000 2000.000|6 3B7 83500.000 4000.000|7 3B7 175000.000 6000.000" \
     "$(chrome --measured "$room/m.tsv" | grep 3B7 | paste -sd'|')"
-expect "nothing else" $(($(show schedules/1f1b.lua --format tsv | wc -l) * 3 - 3)) "$(chrome --measured "$room/m.tsv" | wc -l)"
+expect "no other jobs" $(($(show schedules/1f1b.lua --format tsv | wc -l) * 3 - 3)) "$(chrome --measured "$room/m.tsv" | wc -l)"
 
 show schedules/1f1b.lua $latency --format tsv | steps 2 2 2 >"$room/m.tsv"
 expect "the longest path, without links" "0.024000" "$(show schedules/1f1b.lua $latency --measured "$room/m.tsv" --json | bounds 1)"
@@ -95,8 +97,9 @@ expect "ranks with their own clocks" "$(show schedules/1f1b.lua $latency --measu
 # Holistic Trace Analysis gets one file per rank; all are written, or none.
 show schedules/1f1b.lua $latency --measured "$room/m.tsv" --format hta -o "$room/hta" >"$room/out"
 expect "a file for each rank" "0 rank0.json rank1.json rank2.json rank3.json " "$? $(ls "$room/hta" | tr '\n' ' ')"
-expect "their steps" "5 6 7" "$(grep -oh 'ProfilerStep#[0-9]*' "$room/hta/rank2.json" | cut -d'#' -f2 | paste -sd' ')"
-expect "their ranks" "0 1 2 3" "$(grep -oh '"rank": [0-9]*' "$room"/hta/* | cut -d' ' -f2 | paste -sd' ')"
+expect "the steps in these files" \
+    "5 6 7" "$(grep -oh 'ProfilerStep#[0-9]*' "$room/hta/rank2.json" | cut -d'#' -f2 | paste -sd' ')"
+expect "the ranks in these files" "0 1 2 3" "$(grep -oh '"rank": [0-9]*' "$room"/hta/* | cut -d' ' -f2 | paste -sd' ')"
 
 # Refused: measurements of another program, and timelines that are not measurements.
 refused() { # MESSAGE ARGS...

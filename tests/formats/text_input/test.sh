@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Files from elsewhere, and terminals. Every text may have a byte order mark and \r\n, without effect on line numbers
-# and carets. A locale that is not UTF-8 gets ASCII. pred and --recompute work together.
+# Checks files from other systems, and terminals. A byte order mark and \r\n in any text do not change line numbers and
+# carets. A locale that is not UTF-8 gets ASCII. pred and --recompute work together.
 cd "$(dirname "$0")/../../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
@@ -53,7 +53,7 @@ expect "LC_ALL empty, LC_CTYPE POSIX" ASCII "$(drawn LC_ALL= LC_CTYPE=POSIX LANG
 expect "LANG=de_DE.ISO-8859-1" ASCII "$(drawn LANG=de_DE.ISO-8859-1)"
 expect "LANG=en_US.UTF-8" beyond "$(drawn LANG=en_US.UTF-8)"
 expect "LC_CTYPE=C.utf8" beyond "$(drawn LC_CTYPE=C.utf8 LANG=C)"
-expect "as --ascii draws" "$("$PIANOLA" show --ascii $S)" "$(LC_ALL=C "$PIANOLA" show $S)"
+expect "a locale without UTF-8 draws as --ascii does" "$("$PIANOLA" show --ascii $S)" "$(LC_ALL=C "$PIANOLA" show $S)"
 
 # pred with the script's recompute, with --recompute, and without: the default dependencies written out.
 cat >"$room/pred.lua" <<'LUA'
@@ -74,7 +74,7 @@ expect "pred" "$(plain)" "$(figure makespan "$room/pred.lua")"
 expect "pred, --recompute" "$(plain --recompute)" "$(figure makespan "$room/pred.lua" --recompute)"
 expect "pred, recompute" "$(plain --recompute)" "$(figure makespan "$room/pred.lua" -D again=true)"
 expect "pred, both" "$(plain --recompute)" "$(figure makespan "$room/pred.lua" -D again=true --recompute)"
-expect "and proved" 0 "$("$PIANOLA" check "$room/pred.lua" --recompute >/dev/null 2>&1; echo $?)"
+expect "pred with recompute is proved" 0 "$("$PIANOLA" check "$room/pred.lua" --recompute >/dev/null 2>&1; echo $?)"
 # A Git LFS pointer, which a clone has instead of a large file, is not text, weights or a tokenizer.
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n' >"$room/pointer"
 pointer() { expect "a pointer as $1" "pianola: error: $room/$2: is a Git LFS pointer, not the file: fetch the file with \`git lfs pull\`, or download it" \

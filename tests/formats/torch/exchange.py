@@ -40,7 +40,7 @@ def rows_of(text):
 
 
 def lowered(rows):
-    """What _PipelineScheduleRuntime does to a file without communication."""
+    """Lowers a schedule without communication, as _PipelineScheduleRuntime does when it loads a file."""
     actions = {r: [pp._Action.from_str(c) for c in row] for r, row in enumerate(rows)}
     rank, batches = {}, 0
     for r, row in actions.items():
@@ -67,7 +67,7 @@ def test_lowering():
 
 
 class Stage:
-    """As much of a stage as a schedule asks for."""
+    """The part of a stage's interface that a schedule uses."""
 
     def __init__(self, index, ranks, stages):
         self.stage_index, self.group_size, self.num_stages, self.group_rank = index, ranks, stages, 0
@@ -114,7 +114,7 @@ def data(batches):
 
 
 def train(rank, meet, path, form, placed, batches, out):
-    """One rank of PyTorch's runtime, with this file. placed: the stages of each rank."""
+    """Runs one rank of PyTorch's runtime on this file. placed: the stages of each rank."""
     dist.init_process_group("gloo", init_method=f"file://{meet}", rank=rank, world_size=len(placed))
     count = sum(len(p) for p in placed)
     mine = [(s, layers(count)[s]) for s in placed[rank]]

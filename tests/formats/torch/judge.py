@@ -1,4 +1,4 @@
-"""What the judges of this folder share: a count of what passed, and the command's JSON."""
+"""Shared by the Python tests of this folder: counts of passed and failed checks, and the command's JSON."""
 import json
 import subprocess
 import sys
@@ -15,7 +15,7 @@ def expect(what, good, said):
 
 
 def run(*command):
-    """The JSON that it prints, or its error under "error"."""
+    """Returns the JSON that the command prints, or its error under "error"."""
     r = subprocess.run(command, capture_output=True, text=True)
     return json.loads(r.stdout) if r.returncode == 0 else {"error": r.stderr}
 

@@ -1,8 +1,8 @@
-/* One layer at a time, forward and backward, on numbers that it is given: what layers.py compares with PyTorch.
+/* Runs one layer at a time, forward and backward, on given numbers, for layers.py to compare with PyTorch.
  *
- * From standard input, for each case, a line of words and what it counts, in memory order; to standard output y, dx,
- * dw, the table's gradient and the loss, those that the layer has. Numbers are fp32 on the way. The layer runs as it
- * does in a stage of its own: on the host, or by the CUDA kernels in either precision. Outputs begin as NaN. */
+ * Reads from stdin, for each case, a line of words and then the tensors it describes, in memory order. Writes to stdout
+ * y, dx, dw, the table's gradient and the loss, as far as the layer has them, all in fp32. The layer runs as it does in
+ * a stage of its own: on the host, or by the CUDA kernels in either precision. Outputs begin as NaN. */
 #include "layers/cuda_math.cuh"
 #include <math.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ template <typename N> static std::vector<N> take(int64_t n) {
     return v;
 }
 
-/* Memory of the side that the layer runs on: as many bytes, NaN, and from there on what is given. */
+/* Allocates that many bytes on the layer's side (host or device), filled with NaN. placed() also copies v there. */
 static char *room(int64_t bytes) {
     std::vector<char> nan((size_t)(bytes + 127) / 64 * 64, (char)0xff);
     char *p = NULL;
@@ -66,7 +66,7 @@ static void give_back(void *p) {
         cudaFree(p);
 }
 
-/* n values of the precision, as the case gives them; and as the layer has made them. */
+/* Read n values of the layer's precision from stdin, and write n of the layer's results to stdout. */
 static void *given(int64_t n) {
     std::vector<float> v = take<float>(n);
     std::vector<__nv_bfloat16> narrowed;
@@ -84,8 +84,8 @@ static void tell(const void *from, int64_t n, bool narrowed) {
     fwrite(v.data(), sizeof(float), v.size(), stdout);
 }
 
-/* A mixture of experts is five layers: l, the route, and what follows it, with `inner` columns in the middle. What lies
- * between them is in STASH, behind what the route keeps, and the gradients are in EXT, behind the logits'. */
+/* Lays out a mixture of experts as five layers: the route l and the four after it, with `inner` columns in the middle.
+ * The tensors between them are in STASH, after the route's own, and their gradients are in EXT, after the logits'. */
 enum { MOE = 5 };
 static int64_t lay_out_experts(struct rt_layer *chain, const struct rt_layer *l, int inner, int element) {
     static const int kinds[MOE] = {LAYER_route, LAYER_experts, LAYER_gelu, LAYER_experts, LAYER_combine};
@@ -106,12 +106,12 @@ static int64_t lay_out_experts(struct rt_layer *chain, const struct rt_layer *l,
                     : i % 2 ? (int64_t)l->config.moe.experts * l->in * inner
                             : 0;
         k->param = param;
-        param += k->nparam * element; /* whole lines of memory, as layers.py has chosen the widths */
+        param += k->nparam * element; /* layers.py chooses widths that fill whole cache lines */
         if (i > 0)
             k->x = {SP_STASH, kept + (i - 1) * each}, k->dx = {SP_EXT, logits + (i - 1) * each};
         if (i < MOE - 1)
             k->y = {SP_STASH, kept + i * each}, k->dy = {SP_EXT, logits + i * each};
-        k->aux = {kinds[i] == LAYER_experts ? SP_NONE : SP_STASH, 0}; /* a product's would be another input */
+        k->aux = {kinds[i] == LAYER_experts ? SP_NONE : SP_STASH, 0}; /* a product's aux would be a second input */
         k->tmp = {SP_EXT, 0};
     }
     return kept + logits + MOE * each;
@@ -159,7 +159,7 @@ int main(void) {
         m.rows = l.rows;
         m.precision = bf16 ? BF16 : FP32;
         bool loss = l.kind == LAYER_cross_entropy || l.kind == LAYER_mse, embeds = l.kind == LAYER_embedding;
-        bool no_dx = embeds || l.kind == LAYER_bias; /* a bias's is its dy */
+        bool no_dx = embeds || l.kind == LAYER_bias; /* a bias's dx is its dy */
         int64_t in = (int64_t)l.rows * l.in, out = (int64_t)l.rows * l.out;
         l.x.space = embeds ? SP_NONE : SP_X;
         l.dx.space = embeds ? SP_NONE : SP_DX;
@@ -167,7 +167,7 @@ int main(void) {
         l.dy.space = loss ? SP_NONE : SP_DY;
         l.aux.space = l.kind == LAYER_linear || l.kind == LAYER_unembedding ? SP_NONE : SP_STASH;
         l.tmp.space = SP_WORK;
-        /* What a layer keeps, and works with: enough for any. */
+        /* Room for a layer's stash and workspace, enough for any layer. */
         int64_t any = 16 * in + 64 * l.rows;
         struct rt_stage s = {};
         s.layer = &l;

@@ -1,11 +1,11 @@
-"""Every layer of the table against PyTorch, forward and every gradient: on the host, and as CUDA kernels, which the
-stand-in runs, in fp32 and bf16. layers.py LAYERS, which is what the Makefile builds of layers.cpp.
+"""Every layer of the table against PyTorch, forward and every gradient: on the host, and as CUDA kernels, run by the
+stand-in, in fp32 and bf16. layers.py LAYERS, where LAYERS is the program that the Makefile builds from layers.cpp.
 
-PyTorch computes in float64, by its own formulas and autograd, from the numbers that the layer gets, which bf16 has
-rounded before. What differs is measured by its root mean square against the root mean square of PyTorch's result, so
-one wrong element of thousands shows. fp32 may be off by 1e-6: sums of up to some hundred terms, and a few roundings of
-2^-24. bf16 keeps 8 bits, so one rounding is up to 2^-8 and 0.0011 in the mean; it may be off by 0.004, and attention,
-which rounds probabilities, turned keys and their gradients on the way, by 0.008."""
+PyTorch computes in float64, by its own formulas and autograd, from the layer's inputs, which were first rounded
+to bf16 if the layer runs in bf16. The error is the RMS of the difference over the RMS of PyTorch's result, so one wrong
+element in thousands shows. fp32 may be off by 1e-6: sums of up to some hundred terms, and a few roundings of 2^-24. bf16
+keeps 8 bits, so one rounding is up to 2^-8, and 0.0011 on average. It may be off by 0.004; attention, which also rounds
+probabilities, rotated keys and their gradients, by 0.008."""
 
 import math
 import subprocess
@@ -26,7 +26,7 @@ def rms(x):
 
 
 class Case:
-    """A layer, as the driver takes it, and what PyTorch makes of the same numbers: y(x, w, v), whose rows are 2-D."""
+    """A layer as the driver runs it, and PyTorch's function for it: y(x, w, v), which returns a 2-D tensor of rows."""
 
     def __init__(self, kind, rows, width, out, forward, shapes=(), table=None, loss=False, size=1.0, bf16=1, note="", **field):
         self.kind, self.rows, self.width, self.out, self.forward = kind, rows, width, out, forward
@@ -49,7 +49,7 @@ def run(driver, c, side, seed):
     draw = torch.Generator().manual_seed(seed)
     narrow = (lambda t: t.bfloat16().float()) if side == "bf16" else (lambda t: t)
     normal = lambda *shape: narrow(c.size * torch.randn(*shape, generator=draw))
-    f, no_dx = c.field, c.kind in ("embedding", "bias")  # a bias's dx is its dy: nothing is written
+    f, no_dx = c.field, c.kind in ("embedding", "bias")  # a bias passes dy on as dx and writes nothing
     x, w = normal(c.rows, c.width), [normal(*s) for s in c.shapes]
     v = normal(*c.table) if c.table else torch.zeros(0)
     dy = narrow(torch.randn(c.rows, c.out, generator=draw))
@@ -78,7 +78,7 @@ def run(driver, c, side, seed):
     leaves = [t.double().requires_grad_() for t in [x, *w, v]]
     X, W, V = leaves[0], leaves[1:-1], leaves[-1]
     batch = SimpleNamespace(token=token.long(), target=target.long(), wanted=wanted.double(), kept=got.y)
-    batch.also = 0  # what a layer adds to the loss
+    batch.also = 0  # the layer's term of the loss
     y = c.forward(X, W, V, batch)
     (batch.also + (y if c.loss else (y * dy.double()).sum())).backward()
     allowed = TOLERANCE[side] * (c.bf16 if side == "bf16" else 1)
@@ -112,7 +112,7 @@ def embedding(scale, positions=0, shared=False):
 
 
 def turn(x, base, scaling):
-    """Rope as transformers has it: halves of a head, and Llama 3's scaled frequencies. x: sequences, heads, rows, dim."""
+    """Rope as in transformers, by halves of a head, also with Llama 3's scaling. x: sequences, heads, rows, dim."""
     dim, (factor, low, high, context) = x.shape[-1], scaling
     speed = base ** -(torch.arange(0, dim, 2, dtype=torch.float64) / dim)
     if factor and context:
@@ -149,7 +149,7 @@ def headnorm(heads, kv_heads, eps):
 
 
 def dropped(p):
-    """Which are dropped is the seed's affair; the share of them, and what becomes of the others, is PyTorch's."""
+    """The seed decides which values are dropped. PyTorch gives the share dropped and the value of the others."""
     def forward(x, w, v, b):
         mask, n = (b.kept != 0) | (x.detach() == 0), x.numel()
         share = float((~mask).double().mean())

@@ -1,6 +1,6 @@
-"""Models that Hugging Face's transformers make, tiny and random, in Pianola: the loss of a sequence, and the tokens that
-greedy generation gives, equal transformers'. A Qwen3 also gives them from a GGUF file with llama.cpp's names; and what
-is exported of a checkpoint gives transformers the logits of the model that it came from. published.py PIANOLA"""
+"""Compares tiny random models of Hugging Face's transformers with Pianola: the loss of a sequence and the tokens that
+greedy generation gives must be equal. Qwen3 is also tested from a GGUF file with llama.cpp's names. A folder
+exported from a checkpoint must give transformers the logits of the original model. published.py PIANOLA"""
 
 import json
 import os
@@ -51,7 +51,7 @@ MODELS = {
 
 
 def write_gguf(path, model):
-    """As llama.cpp's convert_hf_to_gguf.py does of a Qwen3."""
+    """Writes a Qwen3 as llama.cpp's convert_hf_to_gguf.py does."""
     c, out = model.config, gguf.GGUFWriter(path, "qwen3")
     out.add_block_count(c.num_hidden_layers)
     out.add_context_length(c.max_position_embeddings)
@@ -77,7 +77,7 @@ def write_gguf(path, model):
 
 
 def exported(room, weights):
-    """The folder that is exported of a checkpoint after a step that moves no weight."""
+    """Returns the folder exported from a checkpoint after a step that changes no weight."""
     ours, at = ["schedules/serial.lua", "-D", "batches=1", "-D", "rows=1"], tempfile.mkdtemp(dir=room)
     told = subprocess.run([PIANOLA, "run", *ours, "--weights", weights, "--data", f"{room}/text", "-D", f"context={CONTEXT}",
                            "--steps", "0"], capture_output=True, text=True).stderr
@@ -103,7 +103,7 @@ with tempfile.TemporaryDirectory() as room:
     for name, make in MODELS.items():
         torch.manual_seed(1)
         model = make().eval()
-        for p in model.parameters():  # biases and norms are not left at 0 and 1
+        for p in model.parameters():  # moves biases and norms away from 0 and 1
             if p.ndim == 1:
                 p.data += 0.1 * torch.randn_like(p)
         folder = f"{room}/{name.replace(' ', '')}"

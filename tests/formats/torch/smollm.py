@@ -44,8 +44,7 @@ with tempfile.TemporaryDirectory() as room:
         said = run(pianola, "generate", "--weights", gguf, "--tokenizer", gguf, "--prompt", prompt, "--tokens", "24", "--temperature",
                    "0", "--json")
         expect(f"{prompt!r}", said.get("tokens") == greedy, f"{said} instead of {greedy}")
-    # The way back: what one small step made of the file, exported, is a folder that transformers load with nothing
-    # added.
+    # Export: after one small step, transformers load the exported folder without adding anything.
     script = ["--model", "schedules/models/llama.lua", "-D", "size=SmolLM2-135M", "-D", "rows=1", "-D", "lr=1e-9"]
     run(pianola, "run", "schedules/serial.lua", "-D", "stages=1", "-D", "batches=1", *script, "-D", "context=64", "--weights", gguf,
         "--data", f"{room}/bin", "--steps", "1", "--checkpoint", f"{room}/saved", "--json")

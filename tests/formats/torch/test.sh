@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# PyTorch's schedule CSV: `show` writes what PyTorch makes of a schedule, and `import` reads it back as the same
-# schedule. A CSV that could not run is refused, with its row and column.
+# Checks PyTorch's schedule CSV: `show` writes the same CSV as PyTorch, and `import` reads it back as the same schedule.
+# A CSV that could not run is refused, with its row and column.
 cd "$(dirname "$0")/../../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
@@ -15,7 +15,7 @@ expect "with communication" \
 1UNSHARD,1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1RECV_F2,1B1,1SEND_B1,1F2,1RECV_F3,1B2,1SEND_B2,1F3,1B3,1SEND_B3,1REDUCE_GRAD,1WAIT_REDUCE_GRAD,1RESHARD,1WAIT_SEND_B0,1WAIT_SEND_B1,1WAIT_SEND_B2,1WAIT_SEND_B3" \
     "$("$PIANOLA" show $S --format torch-csv-comms)"
 
-expect "the weights of three stages are at hand" \
+expect "a rank may hold the weights of three stages" \
     "0UNSHARD,1UNSHARD,2UNSHARD,0F0,0RESHARD,3UNSHARD,1F0,1RESHARD,4UNSHARD,2F0,3F0,4F0,4B0,4REDUCE_GRAD,4WAIT_REDUCE_GRAD,4RESHARD,1UNSHARD,3B0,3REDUCE_GRAD,3WAIT_REDUCE_GRAD,3RESHARD,0UNSHARD,2B0,2REDUCE_GRAD,2WAIT_REDUCE_GRAD,2RESHARD,1B0,1REDUCE_GRAD,1WAIT_REDUCE_GRAD,1RESHARD,0B0,0REDUCE_GRAD,0WAIT_REDUCE_GRAD,0RESHARD" \
     "$("$PIANOLA" show schedules/breadth_first.lua -D workers=1 -D batches=1 -D chunks=5 --format torch-csv-comms)"
 
@@ -26,7 +26,7 @@ for schedule in schedules/*.lua; do
     for form in torch-csv torch-csv-comms; do
         if ! "$PIANOLA" show "$schedule" --format $form >"$room/a.csv" 2>"$room/why"; then
             grep -q "^pianola: error: $schedule: PyTorch's CSV " "$room/why" ||
-                expect "$schedule: why not" "PyTorch's CSV …" "$(cat "$room/why")"
+                expect "$schedule: why PyTorch cannot express it" "PyTorch's CSV …" "$(cat "$room/why")"
             continue
         fi
         told=$((told + 1))
@@ -37,7 +37,7 @@ for schedule in schedules/*.lua; do
         expect "$schedule, $form: the program" "$(body "$schedule" | cksum)" "$(body "$room/a.lua" | cksum)"
     done
 done
-expect "PyTorch can say two forms of so many schedules" yes "$([ $told -ge 20 ] && echo yes)"
+expect "schedules that PyTorch can express, in two forms each" yes "$([ $told -ge 20 ] && echo yes)"
 
 # A CSV works wherever a schedule does: recognised by its name, or by its first cell.
 "$PIANOLA" show schedules/zbv.lua --format torch-csv >"$room/zbv.csv"
@@ -49,7 +49,8 @@ printf ',0F0,0B0\n(1F0;1B0)OVERLAP_F_B' >"$room/paired"
 expect "a CSV by its first cell" "$room/paired:2: error: row 2, column 1: 1B0 never runs: it needs 1F0, which comes later in this row" \
     "$("$PIANOLA" check "$room/paired" 2>&1 | head -n 1)"
 echo 'return schedule {}' >"$room/lua.csv"
-expect "no CSV, by its name" "$room/lua.csv:1: error: row 1, column 1: 'return schedule {}' is not an action" \
+expect "a file that is not named .csv is no CSV" \
+    "$room/lua.csv:1: error: row 1, column 1: 'return schedule {}' is not an action" \
     "$("$PIANOLA" check "$room/lua.csv" 2>&1 | head -n 1 | cut -d';' -f1)"
 printf '0F0,0B0\0\n' >"$room/zero.csv"
 expect "a CSV with a zero" "pianola: error: $room/zero.csv: byte 7 is zero: this is not text" "$("$PIANOLA" check "$room/zero.csv" 2>&1)"
@@ -61,7 +62,7 @@ expect "CRLF and empty cells" "$(cat "$room/lf")" "$("$PIANOLA" import "$room/cr
 printf '0F0,0F1,(0F2;0B0)OVERLAP_F_B,0I1, 0W1,0B2\n' >"$room/a.csv"
 expect "a pair" '    { "0F0", "0F1", "0F2+0B0", "0I1", "0W1", "0B2", }, -- rank 0' "$("$PIANOLA" import "$room/a.csv" | grep 'rank 0')"
 "$PIANOLA" import "$room/a.csv" | "$PIANOLA" check - >"$room/out" 2>&1
-expect "it compiles" 0 $?
+expect "the imported script compiles" 0 $?
 "$PIANOLA" show schedules/dualpipev.lua --format torch-csv | "$PIANOLA" import - -o "$room/a.lua"
 "$PIANOLA" run "$room/a.lua" --model schedules/models/integers.lua --steps 3 --compare --quiet >"$room/out" 2>&1
 expect "it trains to the same weights as one rank" "0 $(cat "$room/out")" "$? $(cat "$room/out")"
@@ -74,7 +75,8 @@ expect "a quoted CSV by its first cell" "proved" "$("$PIANOLA" check - <"$room/q
 # PyTorch 2.5 writes I, W and B as B, W and BW.
 printf '0F0,0F1,0B0,0W0,0BW1\n' >"$room/old.csv"
 expect "PyTorch 2.5's spelling" '    { "0F0", "0F1", "0I0", "0W0", "0B1", }, -- rank 0' "$("$PIANOLA" import "$room/old.csv" | grep 'rank 0')"
-expect "the script says so" 1 "$("$PIANOLA" import "$room/old.csv" | grep -c "^-- From PyTorch 2.5's spelling")"
+expect "the script notes that spelling" \
+    1 "$("$PIANOLA" import "$room/old.csv" | grep -c "^-- From PyTorch 2.5's spelling")"
 printf '0F0,0B0,0W0\n' >"$room/old.csv"
 expect "PyTorch 2.5's spelling, without BW" '    { "0F0", "0I0", "0W0", }, -- rank 0' "$("$PIANOLA" import "$room/old.csv" | grep 'rank 0')"
 
@@ -121,7 +123,7 @@ expect "a CSV with communication" 0 $?
 refused "${up/,0SEND_F0/}|$down" "pianola: error: bad.csv: there is no 0SEND_F0 in row 1, and stages 0 and 1 are on ranks 0 and 1"
 refused "${up/0RECV_B0,/}|$down" "pianola: error: bad.csv: there is no 0RECV_B0 in row 1, and stages 1 and 0 are on ranks 1 and 0"
 printf '%s\n' $up,0WAIT_SEND_F0 $down,1WAIT_SEND_B0 | "$PIANOLA" import - | grep -v ^-- >"$room/waits"
-expect "waits, which earlier PyTorch has not" "$(printf '%s\n' $up $down | "$PIANOLA" import - | grep -v ^--)" "$(cat "$room/waits")"
+expect "waits, which earlier versions of PyTorch lack" "$(printf '%s\n' $up $down | "$PIANOLA" import - | grep -v ^--)" "$(cat "$room/waits")"
 refused "$up,0WAIT_SEND_F0|$down" "bad.csv:2: error: row 2, column 4: no wait for 1SEND_B0, but there is 0WAIT_SEND_F0 in row 1"
 refused "0F0,0WAIT_SEND_F0,0SEND_F0,0RECV_B0,0B0|$down" "bad.csv:1: error: row 1, column 2: 0WAIT_SEND_F0, but no 0SEND_F0 is before it"
 refused "$up,0WAIT_SEND_B0|$down" "bad.csv:1: error: row 1, column 5: 0WAIT_SEND_B0, but no 0SEND_B0 is before it"
@@ -145,12 +147,12 @@ rule="messages from one rank to another are matched by order, so receive them as
 up="0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0WAIT_SEND_F0,0WAIT_SEND_F1"
 down="1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1,1WAIT_SEND_B0,1WAIT_SEND_B1"
 printf '%s\n' "$up" "$down" | "$PIANOLA" check - >"$room/out" 2>&1
-expect "received as sent" "0 proved" "$? $(grep -o proved "$room/out")"
+expect "messages received in the order sent" "0 proved" "$? $(grep -o proved "$room/out")"
 refused "${up/0RECV_B0,0B0,0RECV_B1,0B1/0RECV_B1,0RECV_B0,0B0,0B1}|$down" \
     "bad.csv:1: error: row 1, column 5: 0RECV_B1 is received before 0RECV_B0, but rank 1 sends 1SEND_B0 before 1SEND_B1 (row 2, column 6): $rule"
 refused "$up|${down/1RECV_F0,1F0,1RECV_F1,1F1/1RECV_F1,1RECV_F0,1F0,1F1}" \
     "bad.csv:2: error: row 2, column 1: 1RECV_F1 is received before 1RECV_F0, but rank 0 sends 0SEND_F0 before 0SEND_F1 (row 1, column 2): $rule"
-expect "check too" 2 "$("$PIANOLA" check "$room/bad.csv" >"$room/out" 2>&1; echo $?)"
+expect "check reports it too" 2 "$("$PIANOLA" check "$room/bad.csv" >"$room/out" 2>&1; echo $?)"
 # Forwards and backwards of several stages of a V, with any two neighbouring receives of rank 1 swapped.
 "$PIANOLA" show schedules/interleaved.lua -D workers=3 -D chunks=2 -D batches=3 --format torch-csv-comms >"$room/v.csv"
 expect "stages in turn" 0 "$("$PIANOLA" check "$room/v.csv" >"$room/out" 2>&1; echo $?)"
@@ -160,5 +162,5 @@ for ((i = 1; i < 6; i++)); do
         x = $at[i]; $at[i] = $at[i + 1]; $at[i + 1] = x } { print }' "$room/v.csv" >"$room/w.csv"
     "$PIANOLA" check "$room/w.csv" 2>&1 | grep -q "error: row 2, column [0-9]*: [14]RECV_F[0-2] is received before .*: $rule\$" && swapped=$((swapped + 1))
 done
-expect "any two receives swapped" 5 $swapped
+expect "any two neighbouring receives swapped" 5 $swapped
 finish

@@ -1,4 +1,4 @@
-"""Traces in the hands of others, for test.sh.
+"""Reads our traces with other programs, for test.sh.
 
 1. Holistic Trace Analysis loads what `show --format hta` writes, of predictions and of a run, and its figures are ours:
    the figures of the report, and figures computed from the timeline's rows.
@@ -53,7 +53,7 @@ MESSAGES = ("SEND", "RECV", "SERVE", "FETCH", "ALL_REDUCE", "REDUCE", "ALL_GATHE
 
 
 def rows_of(text, scale):
-    """Per rank: lane, operation, and begin and end in whole microseconds."""
+    """Returns, per rank, each lane, operation, begin and end, in whole microseconds."""
     lines = [line.split("\t") for line in text.splitlines()]
     at = {name: i for i, name in enumerate(lines[0])}
     ranks = {}
@@ -87,7 +87,7 @@ def idle_of(rows, lane):
 
 
 def analyse(what, folder, ranks, slack):
-    """ranks: the rows of each. slack: microseconds by which the rounding of one time may differ."""
+    """ranks: each rank's rows. slack: microseconds by which rounding may change one time."""
     t = TraceAnalysis(trace_dir=folder, include_last_profiler_step=True)
     check(f"{what}: ranks", sorted(ranks), sorted(t.t.traces))
     temporal = t.get_temporal_breakdown(visualize=False).set_index("rank")
@@ -133,7 +133,7 @@ def test_measured(room, steps):
     run("run", *args, "--steps", str(steps), "--json", "--timeline", file)
     run("show", *args, "--measured", file, "--format", "hta", "-o", folder)
     kernels = analyse(what, folder, rows_of(open(file).read(), 1e6), 1)
-    if steps <= 2:  # one step is recorded: then it is the median
+    if steps <= 2:  # with one recorded step, that step is the median
         for rank in json.loads(run("show", *args, "--measured", file, "--json"))["ranks"]:
             check(f"{what}: rank {rank['rank']} is busy", rank["busy"] * 1e6, busy_of(kernels, rank["rank"]), 64)
 

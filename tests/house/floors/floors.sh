@@ -1,14 +1,12 @@
 #!/usr/bin/env bash
 # Checks the floors of the house: which file may include which, and who allocates. tests/house/tidy has the other rules.
-# Usage: tests/house/floors/floors.sh [ROOT]. Exits 1 when a rule is broken.
-#
-# A folder of compiler/ or runtime/ includes its own headers, and headers of the folders that the tables in the README
-# there list for it. The second table of compiler/README.md has the wings, which no folder of the first may include.
-# runtime/ includes nothing of compiler/; all of its folders may include its top. compiler/ includes only ops.h,
-# model.h, attention.h, parameters.h and rt_program.h of runtime/. Exceptions: base/, which stands below the
-# instructions, includes none of them; cli/, which replays what was compiled, and the wings may include any of runtime/.
-# Only base/base.c allocates, and script/, which gives Lua its memory. Only script/ knows Lua, only .cu files CUDA, only
-# comm_nccl*.cu NCCL, and only comm_mpi.c MPI.
+# Usage: tests/house/floors/floors.sh [ROOT]. Exits 1 when a rule is broken. A folder of compiler/ or runtime/ includes
+# its own headers and those in the folders that the README's tables there list for it. The second table of
+# compiler/README.md has the wings, which no folder of the first may include. runtime/ includes nothing of compiler/;
+# all of its folders may include its top. compiler/ includes only ops.h, model.h, attention.h, parameters.h and
+# rt_program.h of runtime/. Exceptions: base/, which stands below the instructions, includes none of them; cli/, which
+# replays what was compiled, and the wings may include any of runtime/. Only base/base.c allocates, and script/, which
+# gives Lua its memory. Only script/ knows Lua, only .cu files CUDA, only comm_nccl*.cu NCCL, and only comm_mpi.c MPI.
 set -u
 . "$(dirname "$0")/../../support/environment.sh"
 cd "${1:-$(dirname "$0")/../../..}" || exit 2

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Proves that tests/run reports every kind of failure: each program of tests/house/guard/, in the build that must catch
-# it.
+# Proves that tests/run reports every kind of failure: runs each program of tests/house/guard/ in the build that must
+# catch it.
 set -u
 cd "$(dirname "$0")/../../.."
 . tests/support/environment.sh

@@ -1,4 +1,4 @@
--- Three of these would be more than a double can say.
+-- The sum of three of these exceeds the largest double.
 return schedule {
   workers = 1, stages = 1, batches = 4,
   w = function(s, b, d) return s, s end,

@@ -1,5 +1,5 @@
-/* measure SECONDS COMMAND...: measures a command. Prints its exit code (or "signal N", or "hangs" after that many
- * seconds of wall time), its CPU time in milliseconds, and its largest memory in MiB, as the kernel counts both. */
+/* measure SECONDS COMMAND...: runs a command and prints its exit code (or "signal N", or "hangs" after that many
+ * seconds of wall-clock time), its CPU time in milliseconds, and its peak memory in MiB, as the kernel counts both. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
--- Patterns of all kinds on texts that make them try much: what a call was charged must be no less than it took.
+-- Patterns of all kinds on texts that make them backtrack: a call must be charged at least the work that it did.
 local items = { "a", ".", "a-", ".-", "a*", ".+", "a?", "(", ")", "()", "[^b]-", "[a-c%]]*", "%a+", "%b()", "%f[a]",
   "%f[%W]", "%1", "b", "$" }
 local texts = { [5] = { ("a"):rep(16), ("(a)"):rep(5) }, [2] = { ("a"):rep(100), ("ab"):rep(50) }, [1] = { ("a"):rep(2000) } }

@@ -29,7 +29,7 @@ for file in *.lua; do
     # shellcheck disable=SC2086
     IFS=$'\t' read -r code cpu mib < <(check ${args:-$file} </dev/null)
     expect "$file: exit code" 2 "$code"
-    expect "$file: an error of ours" yes \
+    expect "$file: a pianola error" yes \
         "$(tail -n 4 "$work/stderr" | grep -qE "^($file:[0-9]+|$file|pianola): error: ." && echo yes || tail -c 300 "$work/stderr")"
     expect "$file: CPU time of a counted script" yes "$(is_quick "$cpu" && echo yes || echo "$cpu ms")"
     expect "$file: memory at most 480 MiB" yes "$([ "$mib" -le 480 ] && echo yes || echo "$mib MiB")"

@@ -18,8 +18,8 @@ awk '/^---@class pianola\./ { table = $2; sub(/^pianola\./, "", table); sub(/:$/
     /^---@field / { sub(/\?$/, "", $2); print table "." $2 }
     /^function / { sub(/\(.*/, "", $2); print $2 }' $meta | LC_ALL=C sort >"$room/described"
 expect "names that only one side has (< the compiler, > $meta)" "" "$(diff "$room/registered" "$room/described")"
-expect "that was not nothing" yes "$([ "$(wc -l <"$room/registered")" -ge 60 ] && echo yes)"
-expect "its first line" "---@meta pianola" "$(head -n 1 $meta)"
+expect "the lists are not empty" yes "$([ "$(wc -l <"$room/registered")" -ge 60 ] && echo yes)"
+expect "the file's first line" "---@meta pianola" "$(head -n 1 $meta)"
 
 # Every described table has a class, and every class describes a table.
 expect "types that are not described" "" \
@@ -47,10 +47,10 @@ done
 
 # The file is valid Lua, though it never runs.
 cp $meta "$room/meta.lua"
-expect "it is Lua: it fails only where it runs" "'params' is built in" "$("$PIANOLA" check "$room/meta.lua" 2>&1 | grep -o "'params' is built in")"
-expect "as a schedule" "2 pianola: error: $meta tells editors what scripts can use; it is not a script" \
+expect "it is valid Lua: it fails only at run time" "'params' is built in" "$("$PIANOLA" check "$room/meta.lua" 2>&1 | grep -o "'params' is built in")"
+expect "given as a schedule" "2 pianola: error: $meta tells editors what scripts can use; it is not a script" \
     "$(got=$("$PIANOLA" check $meta 2>&1) || echo "$? $got")"
-expect "it is not listed" "" "$("$PIANOLA" show --list | grep '\.d\.lua')"
-expect "compare says so among what a shell's * gives" "  pianola.d  $meta tells editors what scripts can use; it is not a script" \
+expect "show --list leaves it out" "" "$("$PIANOLA" show --list | grep '\.d\.lua')"
+expect "compare reports it among the files of schedules/*.lua" "  pianola.d  $meta tells editors what scripts can use; it is not a script" \
     "$("$PIANOLA" compare schedules/1f1b.lua $meta schedules/gpipe.lua 2>&1 | grep pianola.d)"
 finish

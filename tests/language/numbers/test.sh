@@ -34,20 +34,21 @@ for name in free absorbed last free_backward extremes; do
     for format in grid svg html chrome tsv json; do
         "$PIANOLA" show "$schedule" --format $format >"$room/out" 2>&1
         expect "$name as $format" 0 $?
-        expect "$name as $format: every figure is one" 0 "$(sed '/^<script>/,/^<\/script>/d' "$room/out" | grep -cE '[-": =MLHV\t](nan|inf)\b|: null')"
+        expect "$name as $format: every figure is finite" 0 "$(sed '/^<script>/,/^<\/script>/d' "$room/out" | grep -cE '[-": =MLHV\t](nan|inf)\b|: null')"
     done
     "$PIANOLA" compile "$schedule" -o "$room/$name" >/dev/null 2>&1
     expect "$name compiles" 0 $?
-    expect "$name as compiled, read again" "the same" "$("$PIANOLA" diff "$room/$name" "$schedule" | head -n 1)"
-    expect "$name beside 1F1B" 1 "$("$PIANOLA" diff "$schedule" schedules/1f1b.lua --svg "$room/a.svg" >/dev/null 2>&1; echo $?)"
+    expect "$name: the compiled program reads back" \
+        "the same" "$("$PIANOLA" diff "$room/$name" "$schedule" | head -n 1)"
+    expect "$name compared with 1F1B" 1 "$("$PIANOLA" diff "$schedule" schedules/1f1b.lua --svg "$room/a.svg" >/dev/null 2>&1; echo $?)"
     expect "$name against itself" 0 "$("$PIANOLA" diff "$schedule" "$schedule" --json >/dev/null 2>&1; echo $?)"
 done
 expect "free jobs: makespan, bubble, throughput, gap" "0 0 0 0" "$(for f in makespan bubble throughput gap; do figure $f "$room/free.lua"; done | xargs)"
-expect "free jobs live all the same" 4,3,2,1 "$(ranks peak_activations "$room/free.lua")"
-expect "the picture says what it leaves out" 1 "$("$PIANOLA" show "$room/free.lua" | grep -c 'jobs that take no time')"
+expect "free jobs have live activations all the same" 4,3,2,1 "$(ranks peak_activations "$room/free.lua")"
+expect "the picture names what it leaves out" 1 "$("$PIANOLA" show "$room/free.lua" | grep -c 'jobs that take no time')"
 expect "free backwards" 11 "$(figure makespan "$room/free_backward.lua")" # (M + P - 1) F
-expect "in a table" "0 0.0 % 4" "$("$PIANOLA" compare "$room/free.lua" schedules/1f1b.lua | awk '$1 == "free" { print $3, $4, $5, $8 }')"
-expect "a rank is busy for what its jobs cost, however late" 24,24,24,24 "$(ranks busy schedules/1f1b.lua \
+expect "free backwards in a table" "0 0.0 % 4" "$("$PIANOLA" compare "$room/free.lua" schedules/1f1b.lua | awk '$1 == "free" { print $3, $4, $5, $8 }')"
+expect "a rank's busy time is its jobs' cost, however late they run" 24,24,24,24 "$(ranks busy schedules/1f1b.lua \
     --cluster <(echo 'return cluster { link = function() return 1e17, math.huge end }'))"
 expect "a window too narrow to tell its ticks apart" 0 \
     "$("$PIANOLA" show schedules/1f1b.lua --format svg --from 32.999999999999986 --to 33 >/dev/null 2>&1; echo $?)"
@@ -68,13 +69,13 @@ expect "priorities beyond 53 bits" "012 210" "$(order 0) $(order 1)"
 gpt="schedules/1f1b.lua --model schedules/models/gpt.lua --cluster schedules/clusters/latency.lua"
 expect "a model on links that take seconds" "schedules/clusters/latency.lua:8: error: 'link' returns seconds, but the costs of the model's jobs are in FLOP, and the two cannot be added; add flops, the FLOP per second of a rank: flops = 1e14" \
     "$("$PIANOLA" check $gpt -D latency=1e-5 2>&1 | head -n 1)"
-expect "with flops all is seconds" s "$(figure unit $gpt -D latency=1e-5 -D flops=1e12)"
-expect "with free links all is FLOP" FLOP "$(figure unit $gpt)"
-expect "every row says its unit" "s FLOP F" "$(for args in "$gpt -D flops=1e12" "$gpt" schedules/1f1b.lua; do
+expect "with flops everything is in seconds" s "$(figure unit $gpt -D latency=1e-5 -D flops=1e12)"
+expect "with free links everything is in FLOP" FLOP "$(figure unit $gpt)"
+expect "every row names its unit" "s FLOP F" "$(for args in "$gpt -D flops=1e12" "$gpt" schedules/1f1b.lua; do
     "$PIANOLA" show $args --format tsv | tail -n +2 | cut -f 10 | sort -u
 done | xargs)"
-expect "and so do figures" "time, ms" "$("$PIANOLA" show $gpt -D flops=1e12 --ascii | grep -o 'time, [a-z]*')"
-# Nor are units of a script's own costs and FLOP, or seconds.
+expect "every figure names its unit" "time, ms" "$("$PIANOLA" show $gpt -D flops=1e12 --ascii | grep -o 'time, [a-z]*')"
+# Units of a script's own costs are not added to FLOP or seconds either.
 costs own 1.5
 expect "cost() beside a model" "pianola: error: $room/own.lua: cost() says how long jobs take, but the model counts FLOP, and no sum of both means anything; give a cluster with flops, beside which cost() returns seconds, or leave cost() or --model out" \
     "$("$PIANOLA" check "$room/own.lua" --model schedules/models/gpt.lua 2>&1)"
@@ -85,5 +86,5 @@ expect "with a cluster, cost() returns seconds" s "$(figure unit "$room/own.lua"
 expect "both units" "57 units; 28.5 where F is 1 for a rank's share of the model, as in \`compare\`" \
     "$("$PIANOLA" show schedules/interleaved.lua | sed -n 's/^makespan *//p')"
 expect "compare's unit" 28.5 "$("$PIANOLA" compare schedules/interleaved.lua | awk '$1 == "interleaved" { print $3 }')"
-expect "one unit where both agree" "33 units" "$("$PIANOLA" show schedules/1f1b.lua | sed -n 's/^makespan *//p')"
+expect "one unit if both agree" "33 units" "$("$PIANOLA" show schedules/1f1b.lua | sed -n 's/^makespan *//p')"
 finish

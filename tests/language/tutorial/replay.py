@@ -1,4 +1,4 @@
-"""Does what a tutorial asks of its reader, in an empty folder, and prints where the page shows something else.
+"""Follows a tutorial in an empty folder, and prints each place where the page differs from the result.
 
     replay.py PAGE PROGRAM      PROGRAM is `pianola` for the commands of the page
 
@@ -7,7 +7,7 @@ In the page:
   Python must compile; it is not run, since it may need PyTorch.
 - A ```console block is a session. A line that begins with `$ ` is a command, for bash; the lines up to the next command
   are all that it prints, on stdout and stderr. A command must exit with 0, unless the next one is `echo $?`.
-  `pianola diff` may exit with 1: the two differ.
+  `pianola diff` may exit with 1, because its inputs may differ.
 - `…` stands for any text within a line, and a line of `…` alone for any number of lines.
 - `<!-- figures vary -->` before a session: numbers, their units of time, and spaces depend on the machine. Only the
   words must agree.
@@ -58,7 +58,7 @@ def lines_of(text):
 
 
 def difference(shown, printed, vary):
-    """Returns None if the shown lines are what was printed; else the first that is not, and what was printed there."""
+    """Returns None if the shown lines match the output; else the first that does not, and the output there."""
     shown, printed = lines_of("\n".join(shown)), lines_of(printed)
     parts, whole = [pattern(line, vary) for line in shown], "".join(line + "\n" for line in printed)
     if re.fullmatch("".join(parts), whole):

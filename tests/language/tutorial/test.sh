@@ -56,12 +56,12 @@ one='8: $ pianola check one.lua | cut -c 1-19'
 two='10: $ pianola check two.lua 2>&1 | cut -c 1-24'
 took="\$ printf 'a\\nb\\ntook  12.5 ms (-3 steps)\\nc\\nd\\n': shown"
 breaks "a changed line" '11s/two/three/' "$two: shown: pianola: error: three.lua:; printed: pianola: error: two.lua:"
-breaks "a changed line with a part left open" 's/4 jobs/5 jobs/' "$one: shown: one: …: 5 jobs; printed: one: proved: 4 jobs"
+breaks "a changed line with an ellipsis" 's/4 jobs/5 jobs/' "$one: shown: one: …: 5 jobs; printed: one: proved: 4 jobs"
 breaks "a line too many" '11a more' "$two: shown: more; printed: nothing more"
 breaks "a line too few" 11d "$two: shown: nothing more; printed: pianola: error: two.lua:"
 breaks "another file" 's/batches = 2/batches = 3/' "$one: shown: one: …: 4 jobs; printed: one: proved: 6 jobs"
 breaks "a command that fails" 13,14d '12: $ pianola check two.lua 2>/dev/null: exits with 2: '
-breaks "another status" '14s/2/1/' '13: $ echo $?: shown: 1; printed: 2'
+breaks "another exit status" '14s/2/1/' '13: $ echo $?: shown: 1; printed: 2'
 breaks "words where figures vary" 's/^took/takes/' "20: $took: takes 7 s (10 steps); printed: b"
 breaks "figures that may not vary" 17d "19: $took: took 7 s (10 steps); printed: b"
 breaks "a file without a name" 's/ to `one.lua`//' "line 4: the line before a lua block ends with the name of its file"

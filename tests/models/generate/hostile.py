@@ -1,4 +1,4 @@
-"""Model files that contradict their weights, or say something impossible: hostile.py PIANOLA FOLDER, with the files of
+"""Tests model files that contradict their weights or state the impossible: hostile.py PIANOLA FOLDER, with the files of
 tests/models/import/files.py. Each must be refused with one message and no output, or give the original file's tokens; some
 may give others. Prints those that do neither."""
 
@@ -104,7 +104,7 @@ for end in [*range(0, 40, 3), *range(40, header, 211), *range(header, len(data),
 
 
 def said(what, wanted, weights):
-    """Checks that stderr has `wanted`: an error, or what is passed to the script."""
+    """Checks that stderr has `wanted`: an error, or the options passed to the script."""
     r = generate(weights)
     if wanted not in r.stderr.decode():
         print(f"{what}: expected {wanted}, got {r.returncode} {r.stderr.decode()}")

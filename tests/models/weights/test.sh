@@ -18,7 +18,7 @@ exports() { # WHAT STEP WANTED ARGS...
     "$tool" check "$out" "$2"
     expect "$1: the parameters" 0 $?
 }
-exports "the newest" 40 "$out: step 40, 6 tensors, 1768 bytes" "$good" -o "$out"
+exports "the newest checkpoint" 40 "$out: step 40, 6 tensors, 1768 bytes" "$good" -o "$out"
 cp "$out" "$room/cut in 2"
 exports "another step" 39 "$out: step 39, 6 tensors, 1768 bytes" "$good/" --step 39 --output "$out"
 exports "figures" 40 "{\"schema\": 1, \"file\": \"$out\", \"step\": 40, \"tensors\": 6, \"bytes\": 1768}" "$good" --json -o "$out"
@@ -31,8 +31,8 @@ command=$(realpath "$PIANOLA")
 expect "without -o" "weights.safetensors: step 40, 6 tensors, 1768 bytes" \
     "$(mkdir "$room/here" && cd "$room/here" && "$command" export-weights ../good && cmp weights.safetensors "$out")"
 "$tool" write "$ck" 40 2 && "$tool" write "$ck" 50 2 && rm "$ck"/step-00000050/manifest.json
-exports "a newer one that is not whole" 40 "$out: step 40, 6 tensors, 1768 bytes" "$ck" -o "$out"
-expect "a newer one that is not whole is named" "pianola: skipped a newer checkpoint: \
+exports "with an incomplete newer checkpoint" 40 "$out: step 40, 6 tensors, 1768 bytes" "$ck" -o "$out"
+expect "an incomplete newer checkpoint is named" "pianola: skipped a newer checkpoint: \
 $ck/step-00000050/manifest.json: No such file or directory" "$(cat "$room/err")"
 
 # ---- refusals ----
@@ -85,7 +85,7 @@ for at in 0 31 32 100; do
     fresh
     truncate -s "$at" "$ck/step-00000040/manifest.json"
     got=$("$PIANOLA" export-weights "$ck" -o "$out" 2>&1)
-    expect "a manifest cut off at byte $at: the one before" "0 yes" \
+    expect "a manifest cut off at byte $at: the previous checkpoint" "0 yes" \
         "$? $(grep -q 'step-00000040/manifest.json: .*step 39, ' <<<"$(tr -d '\n' <<<"$got")" && echo yes)"
 done
 
@@ -129,7 +129,7 @@ cp "${one/0001/0000}" "$one"
 rm -f "$out"
 got=$("$PIANOLA" export-weights "$ck" -o "$out" 2>&1)
 expect "a tensor in two stages" "2 yes" "$? $(grep -q '^pianola: error: .*has layer\.0\.[a-z]*, which .* also has' <<<"$got" && echo yes)"
-expect "a tensor in two stages: no file" "" "$(ls "$out" 2>/dev/null)"
+expect "a tensor in two stages: no file is written" "" "$(ls "$out" 2>/dev/null)"
 
 # ---- arguments, and places that cannot be written ----
 

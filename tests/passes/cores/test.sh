@@ -43,13 +43,13 @@ expect "one and a half cores" "F 0 2, B 2 4, F 0 4, B 4 6.66667, F 0 5.33333, B 
     "$(jobs "$room/apart.lua" $on -D cores=1.5)"
 expect "the work bound divides the work among the cores" 12 "$(figure bound_work "$room/apart.lua" $on -D cores=1.0)"
 
-# A message of 1 byte at 1 byte a unit. Beside the jobs: rank 0's second forward starts at 1. By rank 0's only thread,
-# which comes last to it: at 2.
-expect "messages beside jobs" "F 0 1, F 1 2" "$(jobs "$room/chain.lua" $on -D bandwidth=1.0 | cut -d, -f1,2)"
+# A message of 1 byte at 1 byte a unit. If it runs beside the jobs, rank 0's second forward starts at 1. If rank 0's
+# only thread carries it, at 2.
+expect "messages concurrent with jobs" "F 0 1, F 1 2" "$(jobs "$room/chain.lua" $on -D bandwidth=1.0 | cut -d, -f1,2)"
 expect "messages by the rank's thread" "F 0 1, F 2 3" "$(jobs "$room/chain.lua" $on -D bandwidth=1.0 -D serial=true | cut -d, -f1,2)"
 
-# With a core for each rank, nothing changes, not a bit. A little less than that goes through the other simulation, whose
-# times then differ by as little.
+# With a core for each rank, times are the same bit for bit. Slightly fewer cores use the other simulation, and times
+# differ only slightly.
 for name in 1f1b gpipe zbv dualpipe chimera fsdp 1f1b_fsdp zero2 hsdp tp_1f1b pipedream weipipe 1f1b_offload; do
     for link in "" "-D latency=0.3 -D bandwidth=3.0"; do
         # shellcheck disable=SC2086
@@ -67,7 +67,7 @@ for name in 1f1b gpipe zbv dualpipe chimera fsdp 1f1b_fsdp zero2 hsdp tp_1f1b pi
     done
 done
 
-# The same bytes each time; and noise that is 0.
+# The output is the same each time, also with noise of 0.
 "$PIANOLA" show schedules/zbv.lua $on -D cores=2.0 --format tsv >"$room/a"
 "$PIANOLA" show schedules/zbv.lua $on -D cores=2.0 --format tsv >"$room/b"
 expect "deterministic" "" "$(cmp "$room/a" "$room/b")"

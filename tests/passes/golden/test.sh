@@ -47,7 +47,8 @@ $changed" "" "${changed:0:1}"
     expect "$thumbnail is the timeline (else: make bless)" "" "$(cmp "$fresh/$name.svg" "$thumbnail" 2>&1)"
 done
 expect "generated/ holds the schedules and nothing else" "$(ls "$fresh" | grep -v '\.')" "$(ls generated)"
-expect "schedules/pictures/ too" "$(cd "$fresh" && ls ./*.svg)" "$(cd schedules/pictures && ls ./*.svg)"
+expect "schedules/pictures/ holds the thumbnails and nothing else" \
+    "$(cd "$fresh" && ls ./*.svg)" "$(cd schedules/pictures && ls ./*.svg)"
 
 # says FRESH DOCUMENT WHAT: the document equals the fresh one.
 says() {

@@ -1,4 +1,4 @@
--- 1F1B whose stashes leave only where memory asks for it.
+-- 1F1B whose stashes are offloaded only where memory requires it.
 local p = params { workers = 4, batches = 8, state = false }
 return schedule {
   workers = p.workers, stages = p.workers, batches = p.batches,

@@ -1,6 +1,7 @@
-/* Compares what each rank's own program says with the compiled program in memory, member by member:
+/* Compares each rank's own program with the compiled program in memory, member by member:
  * readback DIR SCHEDULE MODEL [KEY=VALUE]... loads DIR/rank<k>, built as shared libraries, and calls their main with
- * this file's rank_main. Prints what differs, and exits 1. A member of a struct is compared without being named here.
+ * this file's rank_main. Prints differences, and exits 1 if there are any. Members of structs are compared without
+ * being named here.
  */
 #include "cli/pipeline.h"
 #include "passes/runtime_program.h"
@@ -21,7 +22,7 @@ static void check(bool same, const char *what, int i) {
         printf("rank %d: %s %d differs\n", rank, what, i);
 }
 
-/* Whether two structs are alike, but for the pointers that `without` clears, which are x and y's. */
+/* Returns whether two structs are equal except for the pointers that `without` clears in x and y. */
 #define ALIKE(type, one, other, without)                                                                               \
     do {                                                                                                               \
         type x = *(one), y = *(other);                                                                                 \
@@ -122,7 +123,7 @@ static void check_rank(const struct rt_rank *a, const struct rt_rank *b) {
     }
 }
 
-/* Groups end with one -1 each, and with another. */
+/* Each group ends with a -1, and the list with another. */
 static void check_groups(const int32_t *a, const int32_t *b) {
     for (int g = 0; *a >= 0 || *b >= 0; g++) {
         check(same_numbers(a, b, -1), "group", g);

@@ -31,7 +31,7 @@ reads_back() {
     printf '%s\n' "${@:2}" >"$dir/arguments"
     make_ranks "$dir"
     expect "$1: make" 0 $?
-    expect "$1: what the ranks hold is what was compiled" "" "$(differences "$dir" 2>&1)"
+    expect "$1: the ranks hold the compiled program" "" "$(differences "$dir" 2>&1)"
 }
 
 for model in integers gpt; do
@@ -52,7 +52,7 @@ reads_back elsewhere tests/passes/sharded/elsewhere.lua schedules/models/integer
     expect "shards one by one" yes no
 reads_back offload tests/training/host_memory/chain.lua tests/training/host_memory/adam.lua which=some || expect "offload compiles" yes no
 reads_back slices tests/training/slices/any.lua schedules/models/gpt.lua hop=1 context=24 ||
-    expect "slices whose keys travel compile" yes no
+    expect "slices whose keys are sent between ranks compile" yes no
 reads_back team_rows schedules/1f1b.lua schedules/models/gpt.lua tensor=2 parallel=sequence || expect "teams by rows compile" yes no
 reads_back team_tied schedules/1f1b.lua schedules/models/gpt.lua tensor=2 tied=true || expect "teams of a tied model compile" yes no
 reads_back context schedules/context.lua schedules/models/llama.lua parallel=context || expect "teams over the sequence compile" yes no
@@ -75,7 +75,7 @@ for lr in 0.1 0.3333333333333333 1.17549421e-38 16777217 1e-45 123456789e20; do
     reads_back "lr_$lr" schedules/serial.lua schedules/models/integers.lua lr=$lr || expect "lr=$lr compiles" yes no
 done
 hash_of() { sed -n 's/^    \.hash = //p' "$1/rank0.cu"; }
-expect "another learning rate is another compile" no \
+expect "another learning rate gives another program" no \
     "$([ "$(hash_of "$room/lr_0.1")" = "$(hash_of "$room/lr_16777217")" ] && echo yes || echo no)"
 
 # The comparison detects each wrong number. Makes one edit, in the first matching line of a rank's file.
@@ -84,7 +84,8 @@ falsified() { # WHAT LINE EDIT [PROGRAM RANK]
     rm -rf "$dir" && cp -R "$room/${4:-fslpp_gpt}" "$dir" && rm "$dir/$rank"
     sed -i -E "0,/$2/{/$2/$3}" "$dir/$rank.cu"
     make_ranks "$dir"
-    expect "$1: still compiles, and is seen" "0 yes" "$? $(differences "$dir" | grep -q differs && echo yes)"
+    expect "$1: still compiles, and the difference is reported" \
+        "0 yes" "$? $(differences "$dir" | grep -q differs && echo yes)"
 }
 falsified "an offset" '^    act_0_1 ' 's/[0-9]+,/4096,/'
 falsified "a size" '^    act_0_1 ' 's/[0-9]+\}/1&/'
@@ -98,9 +99,9 @@ falsified "a message" '\.peer = 6, \.msg = ' 's/msg = /msg = 1/'
 falsified "bytes" '\.peer = 6, .*\.bytes = ' 's/bytes = /bytes = 1/'
 falsified "a microbatch" '^    \{\.op = OP_F, ' 's/batch = +1/batch = 2/'
 falsified "a lane" '\.lane = recv_4' 's/recv_4/recv_6/'
-falsified "an addition for the first contribution" '\.first = true' 's/ \.first = true,//'
+falsified "the first contribution added instead of written" '\.first = true' 's/ \.first = true,//'
 falsified "the size of a layer" 'LAYER_linear, ' 's/in = 64/in = 65/'
-falsified "where a layer's tensor lies" 'LAYER_gelu' 's/SP_EXT, /&8/'
+falsified "the place of a layer's tensor" 'LAYER_gelu' 's/SP_EXT, /&8/'
 falsified "the size of a stage" '^    \{\.layer = layers_1, ' 's/act = [0-9]+/&1/'
 falsified "the stash of a unit" '\.stash = 131072,$' 's/131072/131073/' units rank0
 falsified "the shape of a unit's parameter" '"gate_up", 2, ' 's/64, 256/256, 64/' units rank0
@@ -109,7 +110,7 @@ falsified "a norm's eps" 'LAYER_rmsnorm' 's/0\.0001/0.0002/' scaled rank0
 falsified "the heads of a norm" 'LAYER_headnorm' 's/kv_heads = 1/kv_heads = 2/' heads rank0
 falsified "a rope's scaling" 'LAYER_attention' 's/4\.5/4.25/' scaled rank0
 falsified "a learning rate" '\.lr = 0\.003' 's/0\.003/0.0030001/'
-falsified "where a stage is at home" '^    \{\.stage = 1, \.weight = 0' 's/weight = 0/weight = 8/'
+falsified "the home of a stage" '^    \{\.stage = 1, \.weight = 0' 's/weight = 0/weight = 8/'
 falsified "the memory of a stage's state" '^    \{\.stage = 1, \.weight = 0' 's/1,/1, .memory = MEMORY_HOST,/'
 falsified "the arena" '^    \.arena' 's/[0-9]+/1&/'
 falsified "the arena in host memory" '^    \.arena' 's/$/ .host = 1,/'

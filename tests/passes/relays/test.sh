@@ -64,13 +64,14 @@ for group in 1 2 4 8; do
         "$(ranks activations_received schedules/tawpipe.lua -D group=$group $with)"
 done
 
-# The motivation (Lin 2025, abstract): in long contexts, weights are fewer bytes than activations. A stage has 32 KiB.
+# The motivation (Lin 2025, abstract): in long contexts, weights take fewer bytes than activations. A stage has 32 KiB.
 # With 2,048 rows an activation has 512 KiB and travels for as long as a forward takes; with 16 rows it has 4 KiB.
 ratio() { # ROWS: prints the makespan of 1F1B over the one of WeiPipe
     "$PIANOLA" compare schedules/{1f1b,weipipe}.lua --model schedules/models/integers.lua -D width=64 -D rows="$1" -D batches=16 \
         --cluster schedules/clusters/latency.lua -D flops=1e12 -D bandwidth=16e9 --json |
         sed -nE 's/.*"makespan": ([^,]*).*/\1/p' | paste -sd' ' | awk '{ printf "%.2f", $1 / $2 }'
 }
-expect "1F1B on slow links, activations of 16 stages' weights: times WeiPipe" 1.78 "$(ratio 2048)"
-expect "activations of an eighth of them" 0.59 "$(ratio 16)"
+expect "1F1B's makespan over WeiPipe's on slow links, activations 16 times as large as a stage's weights" \
+    1.78 "$(ratio 2048)"
+expect "activations an eighth as large as a stage's weights" 0.59 "$(ratio 16)"
 finish

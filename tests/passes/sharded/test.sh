@@ -41,9 +41,9 @@ for A in 1 2 4; do
     expect "accumulate, all kept, A = $A" "1.875 1.875" "$(traffic accumulate -D workers=16 -D batches=$((16 * A)) $kept)"
 done
 expect "zero2, 2 microbatches per rank" "1.875 1.875" "$(traffic zero2 -D workers=16 -D batches=32)"
-expect "zero2, summed after each: a reduction more" "2.8125 2.8125" "$(traffic zero2 -D workers=16 -D batches=32 -D sums=1)"
+expect "zero2, summed after each microbatch: one more reduction" "2.8125 2.8125" "$(traffic zero2 -D workers=16 -D batches=32 -D sums=1)"
 least() { ranks least_bytes "schedules/$1.lua" $wide -D batches=16 "${@:2}" | cut -d, -f1; }
-expect "zero2, summed after each: less memory than zero1, which else it has not" yes \
+expect "zero2 needs less memory than zero1 only if it sums after each microbatch" yes \
     "$([ "$(least zero2 -D sums=1)" -lt "$(least zero1)" ] && [ "$(least zero2)" -ge "$(least zero1)" ] && echo yes)"
 for what in gathers reductions; do
     expect "1f1b_fsdp, 4 microbatches per rank: $what" 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1 \
@@ -69,7 +69,7 @@ for V in 1 2 4; do
         done
     done
 done
-expect "a list without its ranks' own jobs is gathered shard by shard" 7,7,7,7 \
+expect "a list whose ranks run no jobs of the stage is gathered shard by shard" 7,7,7,7 \
     "$(ranks gathers tests/passes/sharded/elsewhere.lua)"
 
 # The planned gathers are never slower than a fixed prefetch with as many slots. On slow links they are faster, because
@@ -89,10 +89,10 @@ for schedule in fsdp hsdp fsdp_whole 1f1b_fsdp breadth_first_fsdp; do
         done
     done
 done
-expect "fsdp on slow links, 4 slots: 3 of 7 gathers less" "230 308 308" "$(ahead fsdp -D bandwidth=0.5 -D slots=4 -D batches=8)"
+expect "fsdp on slow links, 4 slots: 3 of 7 gathers saved" "230 308 308" "$(ahead fsdp -D bandwidth=0.5 -D slots=4 -D batches=8)"
 expect "hsdp" "130 136 136" "$(ahead hsdp -D bandwidth=0.5)"
 nodes="--model schedules/models/gpt2.lua -D precision=bf16 --cluster schedules/clusters/nodes.lua -D devices=4 -D workers=8 -D batches=16"
-expect "breadth_first_fsdp, GPT-2 on two nodes: 5 % less" "0.03994 0.04205 0.04204" "$("$PIANOLA" compare schedules/breadth_first_fsdp.lua $nodes --json |
+expect "breadth_first_fsdp, GPT-2 on two nodes: 5 % shorter" "0.03994 0.04205 0.04204" "$("$PIANOLA" compare schedules/breadth_first_fsdp.lua $nodes --json |
     sed -nE 's/.*"(makespan|one_ahead|two_ahead)": ([^,]*).*/\2/p' | awk '{ printf "%s%.5f", (NR > 1 ? " " : ""), $1 }')"
 
 # The cluster's memory limits how many stages are kept: 4 stages take 53 bytes, one takes 29.
@@ -102,8 +102,8 @@ echo 'local p = params { memory = 1e9 } return cluster { memory = p.memory }' >"
 in_memory() { ranks gathers schedules/fsdp.lua -D workers=8 -D slots=8 --cluster "$room/memory.lua" -D memory="$1" | cut -c1-100; }
 expect "room for all stages" 4,4,4,4,4,4,4,4 "$(in_memory 53)"
 expect "a byte less" 5,5,5,5,5,5,5,5 "$(in_memory 52)"
-expect "room for one" 7,7,7,7,7,7,7,7 "$(in_memory 29)"
-expect "for none" "pianola: error: schedules/fsdp.lua: rank 0 needs 29 bytes, 1 more than the cluster's memory of 28: w" "$(in_memory 28)"
+expect "room for one stage" 7,7,7,7,7,7,7,7 "$(in_memory 29)"
+expect "room for no stage" "pianola: error: schedules/fsdp.lua: rank 0 needs 29 bytes, 1 more than the cluster's memory of 28: w" "$(in_memory 28)"
 
 # Zhao 2023, "PyTorch FSDP", section 3.3: six layers in units {0,3}, {1,2}, {4,5}. PyTorch drops the last unit after the
 # forward although the backward begins with it, so it gathers 5 times, 10 layers. Here a unit is a run of layers: stages
@@ -115,22 +115,22 @@ for i = 1, 6 do layers[i] = linear { width = 64 } end
 layers[7] = mse {}
 return model { input = integers { features = 64, rows = 2 }, layers = layers, optimizer = sgd { lr = 0.01 }, cut = { 2, 4, 5 } }
 EOF
-layer=$((64 * 64 * 4 / 2)) # a rank holds one half
+layer=$((64 * 64 * 4 / 2)) # each rank holds one half
 layers() { # FIGURE ARGS...: prints the figure for each of two ranks, in layers
     ranks "$1" schedules/fsdp.lua --model "$room/units.lua" -D workers=2 -D batches=2 --cluster "$room/memory.lua" "${@:2}" |
         awk -F, -v layer=$layer '{ print $1 / layer, $2 / layer }'
 }
 expect "three units: layers received" "8 8" "$(layers weights_bytes -D slots=2)"
-expect "three units: at least" "8 8" "$(layers weights_bound -D slots=2)"
-expect "three units, room for one stage: each comes twice, but the last" "10 10" "$(layers weights_bytes -D slots=1)"
+expect "three units: lower bound" "8 8" "$(layers weights_bound -D slots=2)"
+expect "three units, room for one stage: each but the last comes twice" "10 10" "$(layers weights_bytes -D slots=1)"
 expect "three units, room for all" "6 6" "$(layers weights_bytes -D slots=4)"
 # Four slots, but not the 237824 bytes they need.
-expect "three units, a layer too little" "8 8" "$(layers weights_bytes -D slots=4 -D memory=221440)"
-expect "three units, a layer too little: at least" "7 7" "$(layers weights_bound -D slots=4 -D memory=221440)"
-expect "three units, two layers too little" "9 9" "$(layers weights_bytes -D slots=4 -D memory=205056)"
-expect "three units, three layers too little" "9 9" "$(layers weights_bytes -D slots=4 -D memory=188672)"
+expect "three units, memory short by one layer" "8 8" "$(layers weights_bytes -D slots=4 -D memory=221440)"
+expect "three units, memory short by one layer: lower bound" "7 7" "$(layers weights_bound -D slots=4 -D memory=221440)"
+expect "three units, memory short by two layers" "9 9" "$(layers weights_bytes -D slots=4 -D memory=205056)"
+expect "three units, memory short by three layers" "9 9" "$(layers weights_bytes -D slots=4 -D memory=188672)"
 expect "three units, hardly any memory" "10 10" "$(layers weights_bytes -D slots=4 -D memory=184576)"
-expect "three units: two ahead needs more" \
+expect "three units: prefetching two ahead needs more memory" \
     '"two_ahead": { "exposed_weights": null, "peak_bytes": 234240, "bytes_beyond_memory": 12800 }' \
     "$(json schedules/fsdp.lua --model "$room/units.lua" -D workers=2 -D batches=2 --cluster "$room/memory.lua" -D slots=4 \
         -D memory=221440 | sed -nE 's/^ *("two_ahead.*\}),$/\1/p' | sort -u)"
@@ -150,12 +150,12 @@ done
 slowly="--model schedules/models/gpt2.lua --cluster schedules/clusters/nodes.lua -D devices=1 -D workers=4 -D batches=4 -D stages=1"
 whole=$(figure makespan schedules/ddp.lua $slowly -D bucket=1000000000000)
 best=$(figure makespan schedules/ddp.lua $slowly)
-expect "ddp: pieces hide" yes "$(awk -v a="$best" -v b="$whole" 'BEGIN { print a < 0.9 * b ? "yes" : a " " b }')"
+expect "ddp: pieces are hidden" yes "$(awk -v a="$best" -v b="$whole" 'BEGIN { print a < 0.9 * b ? "yes" : a " " b }')"
 for bucket in 100000000 50000000 25000000 10000000 1000000; do
     other=$(figure makespan schedules/ddp.lua $slowly -D bucket=$bucket)
     expect "ddp, bucket $bucket: no faster ($other)" yes "$(awk -v a="$best" -v b="$other" 'BEGIN { print a <= b ? "yes" : a }')"
 done
-expect "ddp, 25 MB: 13 pieces of GPT-2, the table, the loss's none" 15 "$(ranks reductions schedules/ddp.lua $slowly -D bucket=25000000 | cut -d, -f1)"
+expect "ddp, 25 MB: 13 pieces for GPT-2, including the table, none for the loss" 15 "$(ranks reductions schedules/ddp.lua $slowly -D bucket=25000000 | cut -d, -f1)"
 
 # All kinds of homes: any pieces and rounds move the same bytes and train to the bits of one rank.
 weights() { "$PIANOLA" run "$@" $wide --steps 3 2>&1 | sed -nE 's/^weights +([0-9a-f]*) .*/\1/p;/error:/p'; }
@@ -178,8 +178,8 @@ held() {
         print held["weights"] / model }' | sort -u | tr '\n' ' '
 }
 expect "ddp holds all weights" "1 " "$(held ddp)"
-expect "zero2 too" "1 " "$(held zero2)"
-expect "hsdp, F = 4: a quarter" "0.25 " "$(held hsdp)"
-expect "fsdp: an eighth" "0.125 " "$(held fsdp)"
+expect "zero2 holds all weights" "1 " "$(held zero2)"
+expect "hsdp, F = 4, holds a quarter" "0.25 " "$(held hsdp)"
+expect "fsdp holds an eighth" "0.125 " "$(held fsdp)"
 
 finish

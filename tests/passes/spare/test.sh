@@ -23,10 +23,10 @@ for schedule in schedules/*.lua; do
         expect "$name $cluster" same "$what"
     done
 done
-expect "which end earlier on slow links" "1f1b_offload 2bp asp breadth_first breadth_first_fsdp cuckoo dualpipev experts fsdp_whole fslpp graph \
+expect "schedules that end earlier on slow links" "1f1b_offload 2bp asp breadth_first breadth_first_fsdp cuckoo dualpipev experts fsdp_whole fslpp graph \
 helixpipe interleaved latency_1f1b lpp overflow pipedream pipedream_2bw pipedream_naive pipedream_vertical seq1f1b slimpipe stp tawpipe tp_zbv v_cap vocab_parallel weipipe zb_h2 zbv " "$earlier"
 
-# With free links nobody waits, so no memory is spent to avoid waits.
+# With free links no rank waits, so no memory is spent to avoid waits.
 for name in 1f1b gpipe zb_h1 zbv interleaved lpp; do
     expect "$name, free links" "$(ranks peak_bytes schedules/$name.lua --memory least)" \
         "$(ranks peak_bytes schedules/$name.lua)"
@@ -45,11 +45,11 @@ limit() {
     "${@:2}" schedules/overflow.lua --cluster "$limited"
 }
 expect "24 bytes suffice" 77 "$(limit 24 figure makespan)"
-expect "18 do, too" "77 16,16,18,11,6,7" "$(limit 18 figure makespan) $(limit 18 ranks peak_bytes)"
-expect "17 do with a delay" "79 16,16,17,11,6,7" "$(limit 17 figure makespan) $(limit 17 ranks peak_bytes)"
-expect "16: the least plan" "85 13,16,16,11,6,7" "$(limit 16 figure makespan) $(limit 16 ranks peak_bytes)"
-expect "15: too little" "$(limit 15 "$PIANOLA" check --memory least 2>&1)" "$(limit 15 "$PIANOLA" check 2>&1)"
-expect "15 says so" 1 "$(limit 15 "$PIANOLA" check 2>&1 | grep -c 'rank 1 needs 16 bytes, 1 more than the cluster.s memory of 15')"
-expect "a word that is none" "pianola: error: --memory most: expected spare or least" \
+expect "18 bytes suffice too" "77 16,16,18,11,6,7" "$(limit 18 figure makespan) $(limit 18 ranks peak_bytes)"
+expect "17 bytes suffice with a delay" "79 16,16,17,11,6,7" "$(limit 17 figure makespan) $(limit 17 ranks peak_bytes)"
+expect "16 bytes: the least plan" "85 13,16,16,11,6,7" "$(limit 16 figure makespan) $(limit 16 ranks peak_bytes)"
+expect "15 bytes: too little" "$(limit 15 "$PIANOLA" check --memory least 2>&1)" "$(limit 15 "$PIANOLA" check 2>&1)"
+expect "15 bytes: the error" 1 "$(limit 15 "$PIANOLA" check 2>&1 | grep -c 'rank 1 needs 16 bytes, 1 more than the cluster.s memory of 15')"
+expect "an unknown word" "pianola: error: --memory most: expected spare or least" \
     "$("$PIANOLA" show schedules/1f1b.lua --memory most 2>&1)"
 finish

@@ -1,5 +1,6 @@
-# Part of test.sh: whether a certificate belongs to a script. tests/search/optimal has all figures accepted with their
-# scripts. Here, one of each kind is refused with other scripts, and with each number of its instance made worse.
+# Part of test.sh: checks whether a certificate belongs to a script. In tests/search/optimal, all certificates are
+# accepted with their scripts. Here, one of each kind is refused with other scripts, and with each number of its
+# instance made worse.
 room=$(mktemp -d) || exit 2
 trap 'rm -rf "$room"' EXIT
 caps=../../search/optimal/caps.lua latency=(--cluster ../../../schedules/clusters/latency.lua)
@@ -26,13 +27,13 @@ of links '' "0 caps: no schedule of $caps -D caps=4,3,2,1 -D latency=1 --cluster
     $caps -D caps=4,3,2,1 -D latency=1 "${latency[@]}"
 of pool '' "0 caps: no schedule of $caps -D caps=3 -D chunks=2 -D v=true -D split=true ends before 86 (cover of 3738 states)" \
     $caps -D caps=3 -D chunks=2 -D v=true -D split=true
-# The bound covers all orders of these jobs, so also the one that was found, as its own script.
+# The bound covers all orders of these jobs, including the best one, written as its own script.
 of straight '' "0 straight: no schedule of $room/straight.lua ends before 51 (cover of 61 states)" "$room/straight.lua"
 # Changes that only lengthen schedules: smaller caps, slower ranks, links.
 of straight '' "0 caps: no schedule of $caps -D caps=1 ends before 51 (cover of 61 states)" $caps -D caps=1
 of straight '' "0 caps: no schedule of $caps -D caps=2 --cluster $room/slow.lua ends before 51 (cover of 61 states)" \
     $caps -D caps=2 --cluster "$room/slow.lua"
-# Ticks that are no binary fraction: 3 of 0.1 are 0.3.
+# Ticks that are not binary fractions: 3 of 0.1 are 0.3.
 sed 's/split_backward/cost = function(s, b, d) return d == "F" and 0.3 or 0.6 end, split_backward/' $caps >"$room/tenths.lua"
 tenths='s/^tick 1/tick 0.1/; s/time 1/time 3/; s/time 2/time 6/; s/\+1/+3/g; s/\+2/+6/g; s/^limit.*/limit 99/; /^at /d; s/^proof.*/proof work/'
 of straight "$tenths" "0 tenths: no schedule of $room/tenths.lua -D caps=2 ends before 9.9 (99 ticks of 0.1; work of rank 3)" \
@@ -55,7 +56,7 @@ of straight '' "1 certificates cover jobs that each run alone on one rank, but .
 trivial='s/^limit.*/limit 0/; /^at /d; s/^proof.*/proof work/'
 nothing="caps: no schedule of $caps -D caps=2 ends before 0 (work of rank 3)"
 of straight "$trivial" "0 $nothing" $caps -D caps=2
-# A chain of dependencies proves more than the file: from F0 to B0 it takes 10, through the last stage.
+# A chain of dependencies proves more than the file: the chain from F0 to B0 through the last stage takes 10.
 of straight "18s/ 0\\+1/ 0+10/; $trivial" "0 $nothing" $caps -D caps=2
 of straight "18s/ 0\\+1/ 0+11/; $trivial" "1 -:18: B0 comes 11 after F0, and 0B0 of the script only 10 after the start of 0F0" \
     $caps -D caps=2

@@ -50,7 +50,7 @@ refuted two_ranks "$(proof path); s/^limit.*/limit 9/" 9 'by paths, nothing ends
 refuted two_ranks "$(proof memory); s/^limit.*/limit 13/" 13 'by memory, nothing ends before 12, the bound of rank 0'
 refuted pool 's/^limit.*/limit 6/' 6 'by work, nothing ends before 5, the work of rank 0'
 refuted dominated 's/^limit.*/limit 13/' 13 "-:19: \`at 4: 1 1 1 0 1\`: if rank 0 starts item 0 of B0, what follows is \`at 6: 1 1 1 1 1\`; no state of the cover dominates it, and its own bound is 12"
-# A longer X keeps rank 1 busy, so a state in which X has started no longer dominates one in which it has not.
+# A longer X keeps rank 1 busy, so a state in which X has started no longer dominates a state in which it has not.
 refuted dominated 's/(X rank 1 time) 1/\1 2/; s/^at 1:.*/& | 4 -1/; s/^at 2:.*/at 2: 1 0 0 0 1\nat 3: 1 1 0 0 1/; s/^at 4/at 5/; s/cover 4/cover 5/' 12 "-:16: \`at 0: 0 0 0 0 0\`: if rank 0 starts item 0 of F0, what follows is \`at 1: 1 0 0 0 0\`; no state of the cover dominates it, and its own bound is 9"
 
 # Removes a state, moves a start earlier or later, or records an end too early.

@@ -82,8 +82,8 @@ many() { # CLASSES ARCS: prints CLASSES classes, with ARCS classes before each o
         print "proof work\nend"
     }' | timeout 60 "$PIANOLA" check-bound - 2>&1 | head -n 1
 }
-expect "as many classes as can be" "many: no schedule ends before 1 (work of rank 0)" "$(many 4096 32)"
-expect "a class too many" "-:4102: error: more than 4096 classes: too many to check" "$(many 4097 0)"
+expect "the maximum number of classes" "many: no schedule ends before 1 (work of rank 0)" "$(many 4096 32)"
+expect "one class too many" "-:4102: error: more than 4096 classes: too many to check" "$(many 4097 0)"
 expect "too many classes named" "-:6087: error: more than 65536 classes are named: too many to check" "$(many 4096 33)"
 expect "no text" "pianola: error: -: byte 1 is zero: this is not text" \
     "$(printf 'p\0' | timeout 60 "$PIANOLA" check-bound - 2>&1)"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A schedule whose updates are jobs is followed until it repeats itself, but may still change later: at its end, or
-# after a synchronous beginning. Then the program contains the whole step.
+# The compiler runs a schedule whose updates are jobs until it repeats itself. But the schedule may still change later:
+# at its end, or after a synchronous beginning. Then the program must contain the whole step.
 cd "$(dirname "$0")/../../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
@@ -29,7 +29,7 @@ for at in 1 63 64 65 500 1000 1999; do
     expect "twice the costs from microbatch $at on" yes \
         "$(figure makespan -D what=cost -D at=$at | awk -v least=$((2 * at + 4 * (2000 - at))) '{ print (least <= $1 && $1 <= least + 12 ? "yes" : $0) }')"
 done
-expect "never" $((2 * 2000 + 6)) "$(figure makespan -D what=cost -D at=2000)"
+expect "no change" $((2 * 2000 + 6)) "$(figure makespan -D what=cost -D at=2000)"
 
 # A job that moves to another rank runs there.
 expect "the last microbatch on other ranks" "F 0 1999 F 1 1999 F 2 1999 F 3 1999" \
@@ -62,9 +62,9 @@ return schedule {
 }
 LUA
 expect "backwards wait for a later forward" 0 "$("$PIANOLA" check "$room/groups.lua" >"$room/out" 2>&1; echo $?)"
-expect "one that there is not" 1 "$("$PIANOLA" check "$room/groups.lua" -D batches=501 2>&1 | grep -c 'needs 1F504, but there is no such job')"
+expect "a dependency on a microbatch that does not exist" 1 "$("$PIANOLA" check "$room/groups.lua" -D batches=501 2>&1 | grep -c 'needs 1F504, but there is no such job')"
 
-# A script is read once, though it runs several times.
+# A script is read once although it runs several times.
 expect "from standard input" "$("$PIANOLA" show schedules/pipedream.lua | sed 's/^pipedream:/stdin:/')" \
     "$("$PIANOLA" show - <schedules/pipedream.lua 2>&1)"
 finish

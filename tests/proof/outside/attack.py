@@ -26,22 +26,22 @@ from program import Unreadable
 PIANOLA = os.environ.get("PIANOLA", "build/pianola")
 TIED = "--model schedules/models/gpt.lua -D tied=true -D layers=2 -D width=16 -D heads=2 -D context=8 -D rows=2"
 BYTES = "--model schedules/models/integers.lua -D width=64"  # weights of several pieces
-STRICTER = (  # what verify says of programs that would run right all the same
-    r"puts \S+ into the buffer of ",                         # a buffer holds what it is named for
-    r"is not what the message is named for",                 # and so does a message
-    r"not rank \d+'s part of ",                              # and what an ADD adds
+STRICTER = (  # verify's complaints about programs that would still run correctly
+    r"puts \S+ into the buffer of ",                         # a buffer must hold the tensor that it is named for
+    r"is not what the message is named for",                 # so must a message
+    r"not rank \d+'s part of ",                              # so must the source of an ADD
     r"a message carries one tensor",
-    r"needs token\S+ as t, but ",                            # an order that other messages keep needs its token too
+    r"needs token\S+ as t, but ",                            # even if other messages enforce the order
     r"operands that hold tensors; the job graph says",
-    r"has \d+ bytes, fewer than (weight|stash)",             # a gradient is as large as its weights, or larger; a wstash
-    r"has \d+ bytes, fewer than what stage \d+ reads",       # as its stash; what is kept of an input, and its gradient
-    r"keeps a stash, although R makes one|no R reads it",           # F keeps one of the two
+    r"has \d+ bytes, fewer than (weight|stash)",             # a gradient is at least as large as its weights, a wstash
+    r"has \d+ bytes, fewer than what stage \d+ reads",       # as its stash; also a kept input, and its gradient
+    r"keeps a stash, although R makes one|no R reads it",           # F keeps either the stash or the input
     r"and nothing else, as optimizer state",                 # an optimizer has state everywhere, or nowhere
     r"cannot grow into",                                     # `grows` where nothing does
     r"`needs .*` names .* twice",
-    r"is out of order: parts name all pieces",               # from the last to the first
-    r"a job must not take a piece",                                 # that runs as a whole
-    r"there is \w+, but no such job",                   # a period later: R, say, only before the period
+    r"is out of order: parts name all pieces",               # pieces go from the last to the first
+    r"a job must not take a piece",                                 # although the job runs whole
+    r"there is \w+, but no such job",                   # in a later period: for example, R only before the period
     r"updates that are jobs cannot be proved together with",
     r"pred\(\) of ",                                         # what a job reads must be among its needs
 )
@@ -118,7 +118,7 @@ def main():
         expect("by hand", (code == 0) == right == (mine == 0), lambda: f"{what}: verify {code}, checker {mine}")
     said = Counter()
     for i in range(count):
-        rng = random.Random(f"{seed}-{i}")  # its own, so that a mutant depends on nothing before it
+        rng = random.Random(f"{seed}-{i}")  # its own generator, so that a mutant does not depend on earlier ones
         text, _ = mutant(rng.choice(bases), rng)
         said[compare(text, f"{seed}-{i}", rng)] += 1
     print(f"{count} mutants: {said[1]} refuted, {said[0]} proved and right, {said[2]} unreadable")

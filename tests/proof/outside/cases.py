@@ -1,6 +1,6 @@
-"""Handwritten programs that are each wrong, or right, for one reason: small compiled ones, and changes to their text.
+"""Programs that are each wrong, or right, for one reason: small compiled ones with changes to their text, by hand.
 
-A case has its subject, the program, whether it is right, and the changes. A change (old, new) replaces text at its
+A case has a subject, a program, whether it is right, and changes. A change (old, new) replaces text at its
 first occurrence; a number n in front skips n occurrences. The old text must be there.
 """
 

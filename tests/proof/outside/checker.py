@@ -63,7 +63,7 @@ def walk(p):
             if len({named(p, y) for y in step}) > 1:
                 p.wrong.append("order: " + " meets ".join(map(str, step)))
             if len({y.by for y in step}) > 1:
-                p.strict.append(f"{x}: by different algorithms")  # no transport of ours takes its algorithm from there
+                p.strict.append(f"{x}: by different algorithms")  # none of our transports chooses its algorithm by that
             if x.op in ROOTED and x.peer not in group[1]:
                 p.wrong.append(f"order: the root of {x} is no member")
         else:
@@ -126,7 +126,7 @@ def plan(p):
 # ---- races ----
 
 def accesses(x):
-    """Yields (buffer, piece, whether read, whether written) for every operand."""
+    """Yields (buffer, piece, whether it is read, whether it is written) for every operand."""
     in_place = x.op == "REDUCE_SCATTER" and len({a[2] for a in x.args}) < len(x.args)  # leaves garbage in the rest
     for role, adds, name, piece in x.args:
         how = ACCESS[x.op][role]

@@ -1,4 +1,4 @@
--- Weights that nobody keeps: each job fetches anew. Every other backward is split.
+-- No rank keeps fetched weights: each job fetches them again. Every other backward is split.
 local p = params { workers = 2, stages = 3, batches = 2 }
 return schedule {
   workers = p.workers, stages = p.stages, batches = p.batches,

@@ -1,4 +1,4 @@
--- Weight gradients on the other rank, so that wstashes travel; and F of the second microbatch awaits an I of the first,
+-- Weight gradients run on the other rank, so wstashes are sent. F of the second microbatch waits for an I of the first,
 -- by a token.
 return schedule {
   workers = 2, stages = 2, batches = 2,

@@ -1,4 +1,4 @@
-/* Prints a spec as scripts again: every answer of its functions in a table. */
+/* Prints a spec as scripts, with every result of its functions in a table. */
 #include "property.h"
 #include <limits.h>
 #include <math.h>
@@ -55,7 +55,7 @@ static void put_ranks(struct text *t, const char *field, const int *value, int n
     put(t, "})[r + 1] end,\n");
 }
 
-/* Prints the fields that go by stage. */
+/* Prints the fields with a value per stage. */
 static void put_stages(struct text *t, const struct spec *sp) {
     bool buckets = false;
     for (int s = 0; s < sp->stages; s++)

@@ -7,9 +7,9 @@
  * The first failure ends the run: it is shrunk and printed as scripts, with the command that repeats it. A deadlock
  * caused by caps or order does not count if the compiler reports it.
  *
- * Some cases are not trained, only proved and read back: those with updates within the step, which train otherwise than
- * one rank does; all with -D precision=bf16, since the host trains in fp32; and all of another MODEL, whose sums are
- * not exact. */
+ * Some cases are not trained, only proved and read back: schedules with updates within the step, because they train
+ * differently from one rank; all with -D precision=bf16, because the host trains in fp32; and all of another MODEL,
+ * whose sums are not exact. */
 #include "property.h"
 #include <math.h>
 #include <signal.h>
@@ -58,7 +58,7 @@ static const char *const has_text[NHAS] = {
 
 static struct shared {
     _Atomic int64_t next, counted, deadlocked, failed; /* seeds; failed: the first that failed, or 0 */
-    _Atomic int64_t seed[256];                         /* seed that each process is trying */
+    _Atomic int64_t seed[256];                         /* the seed that each process is trying */
     _Atomic int64_t has[NHAS];
 } * all;
 

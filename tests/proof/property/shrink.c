@@ -1,5 +1,5 @@
-/* Shrinks by deletion: takes something away and keeps the rest if it still fails in the same way, until nothing can go.
- * First whole microbatches, stages and ranks, then whole features, then one cell, link, order or job. */
+/* Shrinks by deletion: removes a thing and keeps the rest if it still fails in the same way, until nothing can be
+ * removed. First whole microbatches, stages and ranks, then whole features, then one cell, link, order or job. */
 #include "property.h"
 #include <limits.h>
 #include <math.h>

@@ -33,14 +33,14 @@ cat "$work/gpt"
 expect "random schedules of a tied GPT are proved" 0 $?
 cat "$work/tied"
 
-# find FAULT HOW WORKERS STAGES BATCHES: expects the smallest schedule that shows the fault to have this size.
+# find FAULT HOW WORKERS STAGES BATCHES: expects this size of the smallest schedule that shows the fault.
 find_fault() {
     PIANOLA_FAULT=$1 "$PROPERTY" -j 1 -n 100 -D teams=false -D updates=false -D slices=1 >"$work/$1" 2>"$work/stderr"
     expect "a broken program ($1): exit code" 1 $?
-    expect "a broken program ($1): how it shows" yes "$(grep -q "^seed .* $2\$" "$work/$1" && echo yes || head -3 "$work/$1")"
+    expect "a broken program ($1): the kind of failure" yes "$(grep -q "^seed .* $2\$" "$work/$1" && echo yes || head -3 "$work/$1")"
     expect "a broken program ($1): the smallest schedule" "$3 workers, $4 stages, $5 batches" \
         "$(sed -n 's/^smallest .* so: \(.*\), [0-9]* jobs$/\1/p' "$work/$1")"
-    expect "a broken program ($1): its scripts show it" 0 "$(grep -c 'do NOT fail' "$work/$1")"
+    expect "a broken program ($1): its scripts reproduce it" 0 "$(grep -c 'do NOT fail' "$work/$1")"
     # The output is a shell script. The real command has no such fault, so there the schedule trains correctly.
     (cd "$work" && sed -n '/^cat /,/^EOF$/p' "$1" | sh)
     expect "a broken program ($1): the scripts printed compile" "failing: proved" \

@@ -18,7 +18,7 @@ static struct result {
     uint64_t weights;
     float loss[STEPS];
 } alone[MAX_BATCHES + 1];
-static bool exact; /* whether the model's sums are: then any schedule must train to `alone` */
+static bool exact; /* whether the model's sums are exact: then any schedule must train to `alone` */
 
 /* ---- passes ---- */
 
@@ -162,7 +162,7 @@ static enum verdict judge(const struct spec *sp, char *why) {
     struct result got, *want = &alone[c.sp->batches / slices_of(&c.sp->names)];
     if (!train(&c, &got, why))
         return DIES;
-    bool sliced = c.sp->names.slices > 1; /* a loss is the mean of its slices', which rounds otherwise */
+    bool sliced = c.sp->names.slices > 1; /* a loss is the mean of its slices' losses, which rounds differently */
     if (got.weights == want->weights && (sliced || !memcmp(got.loss, want->loss, sizeof got.loss)))
         return GOOD;
     snprintf(why, 4096, "weights %016llx, losses %.9g %.9g %.9g; one rank has %016llx, %.9g %.9g %.9g",
