@@ -9,7 +9,7 @@ def pipeline(p, m, v=1):
     return (p - 1) / (v * m + p - 1)
 
 
-# By schedule: its parameters besides workers and batches, the formula, and the microbatches from which it holds.
+# Per schedule: its parameters besides workers and batches, the formula, and the least number of microbatches for it.
 FORMULAS = {
     "gpipe": ({}, pipeline, lambda p: 1),
     "1f1b": ({}, pipeline, lambda p: 1),

@@ -1,5 +1,6 @@
-"""Memory-time from a timeline: judge.py TSV MAKESPAN [--cluster FILE -D latency=X]. Prints what activations occupy and
-what they need, by the definitions of `pianola help report`. Every backward must be B, or I and W."""
+"""Memory-time from a timeline: judge.py TSV MAKESPAN [--cluster FILE -D latency=X]. Prints the memory-time that
+activations occupy and the memory-time they need, as defined in `pianola help report`. Every backward must be B, or I
+and W."""
 
 import csv
 import sys
@@ -20,7 +21,7 @@ for (op, s, b), (start, end, rank) in job.items():
     if op != "F":
         continue
     last = job.get(("B", s, b)) or job[("W", s, b)]
-    held += last[1] - start  # on the rank of F, and from F's end on also on the rank of its last backward
+    held += last[1] - start  # on the rank of F, and from the end of F also on the rank of its last backward
     for t in range(s, stages):  # to the last stage and back
         back = job.get(("B", t, b)) or job[("I", t, b)]
         needed += job[("F", t, b)][1] - job[("F", t, b)][0] + back[1] - back[0]

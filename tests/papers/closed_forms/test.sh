@@ -5,23 +5,25 @@ cd "$(dirname "$0")/../../.." || exit 2
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 
-# The papers' bubbles with F = I = W = 1 and B = 2, as a part of the makespan, for sizes at which the formulas hold. No
-# script may report less. GPipe (Huang 2019, 2.1) and 1F1B (Narayanan 2021): (P-1) of M + P-1. With V chunks (Narayanan
-# 2021, 2.2; breadth-first: Lamy-Poirier 2023): (P-1) of V M + P-1. ZB-H1 (Qi 2023, table 2): (P-1)(F+I-W) idle. ZB-H2
-# and ZB-V idle that long before their first job; the paper does not count it.
+# The papers' bubbles with F = I = W = 1 and B = 2, as a fraction of the makespan, for sizes at which the formulas hold.
+# No script may report less. GPipe (Huang 2019, 2.1) and 1F1B (Narayanan 2021): (P-1) of M + P-1. With V chunks
+# (Narayanan 2021, 2.2; breadth-first: Lamy-Poirier 2023): (P-1) of V M + P-1. ZB-H1 (Qi 2023, table 2): (P-1)(F+I-W)
+# idle. ZB-H2 and ZB-V idle that long before their first job; the paper does not count it.
 expect "closed forms" "$(cat tests/papers/closed_forms/closed.expected)" "$(python3 tests/papers/closed_forms/closed.py "$PIANOLA" 2>&1)"
 closed() { figure closed_bubble "$@"; }
-expect "of unit costs alone" "0.2727272727272727,,," \
+expect "closed forms are for unit costs only" "0.2727272727272727,,," \
     "$(closed schedules/1f1b.lua),$(closed schedules/1f1b.lua --model schedules/models/gpt.lua),$(
         closed schedules/1f1b.lua --cluster schedules/clusters/latency.lua),$(closed schedules/1f1b.lua --recompute)"
 bubble() { "$PIANOLA" show "$@" | grep ^bubble; }
-expect "beside the simulated one" "bubble       27.3 %, as the closed form says" "$(bubble schedules/1f1b.lua)"
+expect "the closed form agrees with the simulated bubble" \
+    "bubble       27.3 %, as the closed form says" "$(bubble schedules/1f1b.lua)"
 sed 's/p.workers - s) end/1) end/' schedules/1f1b.lua >"$room/late.lua"
-expect "where they differ" "bubble       75.0 %; the closed form says 27.3 %" "$(bubble "$room/late.lua")"
-expect "none is known" "bubble       18.6 %" "$(bubble schedules/v_min.lua)"
-expect "compare has a column" "27.3 % 27.3 %|18.6 %" "$("$PIANOLA" compare schedules/{1f1b,v_min}.lua |
+expect "the closed form differs from the simulated bubble" \
+    "bubble       75.0 %; the closed form says 27.3 %" "$(bubble "$room/late.lua")"
+expect "no closed form is known" "bubble       18.6 %" "$(bubble schedules/v_min.lua)"
+expect "compare has a column for closed forms" "27.3 % 27.3 %|18.6 %" "$("$PIANOLA" compare schedules/{1f1b,v_min}.lua |
     sed -nE '4,5s/^[^ ]+ +[^ ]+ +[^ ]+ +([0-9.]+ %) (.{8}).*/\1\2/p' | sed -E 's/ +/ /g;s/ $//' | paste -sd'|')"
-expect "and none where none is known" 0 "$("$PIANOLA" compare schedules/v_min.lua | grep -c closed)"
+expect "but not if none is known" 0 "$("$PIANOLA" compare schedules/v_min.lua | grep -c closed)"
 
 # The regimes of Rahimi 2025, and the cases in which they cannot hold.
 expect "regimes" "W = eps S B: 56
@@ -43,9 +45,9 @@ for schedule in gpipe 1f1b zb_h1 zb_h2 zbv v_half v_min interleaved breadth_firs
     done
 done
 # Fraction of the allowed memory: the caps if there are any, else the peaks.
-expect "room by caps" $((4 * 4 * 27)) "$(figure memory_room schedules/zb_h1.lua)"
-expect "room by peaks" $((33 * (4 + 3 + 2 + 1))) "$(figure memory_room schedules/1f1b.lua)"
-expect "what it is made of" "memory-time  of peaks x makespan, 72.7 % is needed, 6.1 % held by activations that wait, 21.2 % empty" \
+expect "allowed memory from caps" $((4 * 4 * 27)) "$(figure memory_room schedules/zb_h1.lua)"
+expect "allowed memory from peaks" $((33 * (4 + 3 + 2 + 1))) "$(figure memory_room schedules/1f1b.lua)"
+expect "the parts of memory-time" "memory-time  of peaks x makespan, 72.7 % is needed, 6.1 % held by activations that wait, 21.2 % empty" \
     "$("$PIANOLA" show schedules/1f1b.lua | grep ^memory-time)"
 # Memory-time stays within the allowed memory and above the lower bound, for any schedule, model and links.
 for schedule in schedules/*.lua; do

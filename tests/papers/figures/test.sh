@@ -51,7 +51,7 @@ per() { figure makespan schedules/gpipe.lua -D "workers=$2" -D "batches=$3" --cl
 expect "gpipe duration 1, lanes per edge, peer and rank" 39,39,48 "$(per edge 4 8),$(per peer 4 8),$(per rank 4 8)"
 expect "gpipe 8 x 32 duration 1, lanes per edge, peer and rank" 131,131,176 \
     "$(per edge 8 32),$(per peer 8 32),$(per rank 8 32)"
-# If a rank launches its messages one after another, they act as if on one lane.
+# If a rank launches its messages one after another, they behave as on one lane.
 serial() { figure makespan schedules/gpipe.lua -D "workers=$1" -D "batches=$2" --cluster $L -D bandwidth=1 --launch-order serial; }
 expect "gpipe duration 1, serial launches" 48,176 "$(serial 4 8),$(serial 8 32)"
 
@@ -69,7 +69,8 @@ while read -r name period bubble; do
     expect "$name, from step to step" "$period $bubble" \
         "$(figure period schedules/"$name".lua $P4M8) $(figure steady_bubble schedules/"$name".lua $P4M8 | cut -c-6)"
 done <<<$'zb_h2 24 0\nzb_h1 27 0.1111\n1f1b 33 0.2727\nzbv 48 0'
-expect "ZB-H2, three steps: the last ends" 75 "$("$PIANOLA" show schedules/zb_h2.lua $P4M8 --steps 3 --format chrome |
+expect "ZB-H2, three steps: end of the last step" \
+    75 "$("$PIANOLA" show schedules/zb_h2.lua $P4M8 --steps 3 --format chrome |
     sed -nE 's/.*"ts":([0-9]+)000.000,"name":"last step ends".*/\1/p' | sort -n | tail -n 1)"
 
 # PipeDream (Harlap 2018; Narayanan 2019): a microbatch every F + B, so N of them take (N + P - 1)(F + B). Stage s of P
@@ -77,7 +78,7 @@ expect "ZB-H2, three steps: the last ends" 75 "$("$PIANOLA" show schedules/zb_h2
 # in 2BW (Narayanan 2021) it is 1, with two versions. A stage on r ranks keeps one version per microbatch in flight on
 # each.
 list() { json "${@:2}" | sed -nE "s/^  \"$1\": \[(.*)\],$/\1/p;/error:/p" | tr -d ' '; }
-# A rank of the first stage is busy for F + B of each period of r microbatches, a rank of the second all the time.
+# In each period of r microbatches, a rank of the first stage is busy for F + B, a rank of the second all the time.
 while read -r replicas makespan period batches stale versions bubble; do
     A="schedules/pipedream.lua -D replicas=$replicas -D batches"
     [ "$makespan" = - ] || expect "pipedream $replicas, 40 microbatches" "$makespan" "$(figure makespan $A=40)"
@@ -104,8 +105,8 @@ TABLE
 # cost to compile does not depend on its length.
 million() { timeout 5 "$PIANOLA" show schedules/pipedream.lua -D batches=1000000 "$@"; }
 expect "a million microbatches" "3000009 1000000" "$(million --json | sed -nE 's/^  "(makespan|batches)": (.*),/\2/p' | sort -nr | paste -sd' ')"
-expect "and their summary" "period       3 units per microbatch, once ranks are in step; bubble 0.0 %" "$(million | grep '^period')"
-expect "what naive pipelining mixes" \
+expect "a million microbatches: summary" "period       3 units per microbatch, once ranks are in step; bubble 0.0 %" "$(million | grep '^period')"
+expect "backwards that mix versions in naive pipelining" \
     "mixed        B(0,1) reads v1, F(0,1) read v0; 5037 backwards read another version than their forwards" \
     "$("$PIANOLA" show schedules/pipedream_naive.lua -D batches=1680 | grep '^mixed')"
 
@@ -134,7 +135,7 @@ done
 # of activations and gradients, plus one for each microbatch that enters stage 0 on a rank other than its placement for
 # "stage -1". It fetches weights for every job: weight_slots = 0.
 S=tests/papers/formulas/rahimi.lua
-transmissions() { # prints activations and gradients sent, per rank
+transmissions() { # prints the activations and gradients sent per rank
     local a g i sum=
     IFS=, read -ra a <<<"$(ranks activations_received "$@")"
     IFS=, read -ra g <<<"$(ranks gradients_received "$@")"
@@ -172,7 +173,7 @@ done <<<$'fp32 4\nbf16 2'
 # Memory by kind at the peak: the kinds add up to the arena, and there is one stash per live activation.
 M="--model schedules/models/integers.lua"
 held() { "$PIANOLA" show "$2" $M --json | sed -nE "s/.*at_peak.*\"$1\": ([0-9]+).*/\1/p" | paste -sd,; }
-stashes() { # of each rank, by the sizes in streams.txt: a rank's stage is its number here
+stashes() { # per rank, from the sizes in streams.txt; here a rank's stage has its number
     "$PIANOLA" show "$1" $M --format streams | awk '/^rank .* memory/ { r = $2 } $1 == "stash(" r ",0)" { print $3 }' | paste -sd,
 }
 for schedule in 1f1b gpipe; do

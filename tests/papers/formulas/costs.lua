@@ -1,5 +1,5 @@
--- GPipe, 1F1B in its published order, or 1F1B as a greedy rank with a cap runs it, over stages of unequal cost: F of stage
--- s costs costs[s], B twice that.
+-- GPipe, 1F1B in its published order, or 1F1B as a greedy rank with a cap runs it, over stages of unequal cost: F of
+-- stage s costs costs[s], and B costs twice as much.
 local p = params { scheme = "1f1b", batches = 8, costs = { 1.0, 1.0, 1.0, 1.0 } }
 local P = #p.costs
 local schemes = {

@@ -1,4 +1,4 @@
--- Two ranks, whose jobs each need many of the other rank's: what dependencies cost.
+-- Two ranks whose jobs each need many jobs of the other rank: measures the cost of dependencies.
 local p = params { batches = 8, many = 4 }
 return schedule {
   workers = 2, stages = 2, batches = p.batches,

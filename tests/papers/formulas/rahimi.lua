@@ -1,5 +1,5 @@
--- The schemes of Rahimi 2025 as the simulator beside the paper runs them: oldest batch first, no cap, weights fetched for
--- every job and kept for none.
+-- The schemes of Rahimi 2025 as the paper's simulator runs them: oldest batch first, no cap, weights fetched for every
+-- job and never kept.
 local p = params { scheme = "lpp", workers = 4, stages = 4, batches = 8, group = 2, stage_first = false, slots = 0 }
 local function h(s, b) return (p.group * b) % p.workers + s % p.group end
 local w = {

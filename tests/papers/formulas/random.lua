@@ -1,11 +1,12 @@
--- A random schedule: placement, teams, homes, priorities, costs, caps, split backwards, recompute, added orders, relays, host
--- memory, gradients in pieces and rounds, updates within the step, and slices, as no hand would write them. Every draw is a function of the seed and of what it
--- is drawn for, so with fewer workers, stages or batches the rest stays as it was. Each parameter is drawn, too, unless -D
--- gives it. Updates and slices are drawn only where `mixed` says so: the first train otherwise than one rank does.
+-- A random schedule that nobody would write by hand: placement, teams, homes, priorities, costs, caps, split backwards,
+-- recompute, added orders, relays, host memory, gradients in pieces and rounds, updates within the step, and slices.
+-- Every draw is a function of the seed and of the thing it is for, so with fewer workers, stages or batches the rest
+-- stays the same. Each parameter is drawn too, unless -D gives it. Updates and slices are drawn only if `mixed` is set,
+-- because such updates train differently from one rank.
 local given = params { seed = 1, mixed = false }
 local seed = given.seed
 
--- FNV-1a, its upper bits: 0 .. n-1 for the thing `what` of job or cell (s, b, d).
+-- Returns 0 .. n-1 for the thing `what` of job or cell (s, b, d), from the upper bits of an FNV-1a hash.
 local function draw(n, what, s, b, d)
   local hash = (seed ~ 0xcbf29ce484222325) * 0x100000001b3
   for i = 1, #what do hash = (hash ~ what:byte(i)) * 0x100000001b3 end
@@ -16,19 +17,19 @@ local function one_of(list, what) return list[draw(#list, what) + 1] end
 
 local p = params {
   workers = 1 + draw(5, "workers"), stages = 1 + draw(6, "stages"), batches = 1 + draw(8, "batches"),
-  homes = one_of({ "stage", "job", "rank", "batch" }, "homes"), -- a weight's home: per stage, per job, where it is used, …
+  homes = one_of({ "stage", "job", "rank", "batch" }, "homes"), -- of a weight; rank: where it is used
   split = one_of({ "no", "all", "some" }, "split"),
   recompute = one_of({ "no", "all", "some" }, "recompute"),
   strict = draw(3, "strict") == 0,
   capped = draw(3, "capped") == 0,
   priorities = one_of({ "few", "many", "oldest" }, "priorities"),
-  costs = draw(2, "costs") == 0, -- else the default
-  extreme = draw(4, "extreme") == 0, -- of own costs: nothing, or nothing beside others
-  slots = draw(3, "slots") > 0,  -- else the default
+  costs = draw(2, "costs") == 0, -- false: the default
+  extreme = draw(4, "extreme") == 0, -- own costs include 0, and costs negligible next to others
+  slots = draw(3, "slots") > 0,  -- false: the default
   orders = draw(2, "orders") == 0,
-  pairs = draw(2, "pairs") == 0, -- when strict: as a sequence, with jobs that overlap
+  pairs = draw(2, "pairs") == 0, -- if strict: as a sequence, with jobs that overlap
   lists = draw(3, "lists") == 0, -- homes are lists of ranks and replicas of them, whatever `homes` says
-  apart = draw(2, "apart") == 0, -- then, or with updates: all jobs of a microbatch on one rank, as with data parallelism
+  apart = draw(2, "apart") == 0, -- with lists or updates: all jobs of a microbatch on one rank, as in data parallelism
   zero = draw(3, "zero") == 0,
   rounds = draw(3, "rounds") == 0, -- of gradients: grad_slots
   buckets = draw(3, "buckets") == 0,
@@ -43,29 +44,30 @@ local W, S, B = p.workers, p.stages, p.batches
 if p.updates then
   p.homes, p.lists, p.zero, p.rounds, p.state, p.relays, p.pairs = "stage", false, false, false, false, false, false
 end
-if p.slices > 1 then p.orders, p.strict = false, false end -- both are drawn for whole microbatches
+if p.slices > 1 then p.orders, p.strict = false, false end -- orders and priorities are drawn for whole microbatches
 
 local function some(kind, what, s, b) return kind == "all" or kind == "some" and draw(2, what, s, b) == 0 end
 local function splits(s, b) return some(p.split, "split", s, b) end
 local function recomputes(s, b) return some(p.recompute, "recompute", s, b) end
 local function backward(s, b) return splits(s, b) and "I" or "B" end
--- Teams of a stage are ranks side by side, whose places are turned about alike; so each has the same place in all of them.
+-- A stage's teams are adjacent ranks in the same permuted order, so each rank has the same place in all teams of the
+-- stage.
 local function size(s)
   local n = p.teams and ({ 1, 2, 2, 4 })[1 + draw(4, "team", s)] or 1
   return n <= W and n or 1
 end
-local function team(s, first) -- or the rank
+local function team(s, first) -- returns the rank if the team has only one
   local n, ranks = size(s), {}
   for i = 0, n - 1 do ranks[i + 1] = first + (i ~ draw(n, "turned", s)) end
   return n > 1 and ranks or first
 end
-local function rank(s, b, d) -- the first of the team
+local function rank(s, b, d) -- returns the team's first rank
   local n = size(s)
   if (p.lists or p.updates) and p.apart then return b % (W // n) * n end
   return draw(5 * 4 * 3, "rank", s, b, (d == "R" or d == "I") and "B" or d) % (W // n) * n
 end
 
--- Where a team's stage is at home: on a team, or on two, member by member.
+-- Returns the home of a team's stage: one team, or two teams, member by member.
 local function home_of_team(s, first)
   local n = size(s)
   if p.updates or 2 * n > W or draw(3, "wide", s) > 0 then return team(s, first) end
@@ -76,7 +78,7 @@ local function home_of_team(s, first)
   return list
 end
 
--- The homes of a stage: lists of one length, or ranks, that have no rank in common. of: each rank's, if it is in one.
+-- Returns the homes of a stage: disjoint lists of equal length, or ranks. of: the home that each rank is in, if any.
 local homes_of = {}
 local function lists(s)
   if homes_of[s] then return homes_of[s] end
@@ -118,7 +120,7 @@ local function needs(s, b, d)
   return list
 end
 
--- A time at which a job could be: after all it depends on. What is ordered by it can be done in that order.
+-- Returns a time for a job after the times of everything it depends on, so jobs can run in the order of these times.
 local times = {}
 local function time(s, b, d)
   local key = (s * B + b) .. d
@@ -129,7 +131,7 @@ local function time(s, b, d)
   return times[key]
 end
 
--- An edge between jobs of one microbatch may carry a tensor; these are only orders.
+-- Returns whether the edge is only an order: edges between jobs of one microbatch may carry a tensor.
 local function is_order(from, s, b, d)
   if from[2] ~= b then return true end
   local function way(x) return (x == "B" or x == "I") and "back" or x end
@@ -162,11 +164,11 @@ end
 local function n(s, b, d)
   if d == "U" then return draw(2, "at once", s, b) == 0 and not p.strict and draw(1000, "n", s, b) - 500 or nil end
   if p.strict then return time(s, b, d) end
-  if p.capped or p.priorities == "oldest" then return b end -- a cap leads other orders into deadlock
+  if p.capped or p.priorities == "oldest" then return b end -- with a cap, other orders deadlock
   return p.priorities == "few" and draw(3, "n", s, b, d) or draw(1000, "n", s, b, d) / 7 - 70
 end
 
--- The strict order as a sequence, in which some neighbours of one time overlap: nothing can be between them.
+-- Returns the strict order as a sequence. Some neighbours with equal times overlap, since no job can lie between them.
 local function sequence()
   local lists, pairs = {}, 0
   for r = 1, W do lists[r] = {} end
@@ -204,7 +206,8 @@ local function cost(s, b, d)
   return 0.25 * (1 + draw(16, "cost", s, b, d))
 end
 
--- The ranks that have a stage's weights at some time: those with a job that reads them, and homes of all of them.
+-- Returns the ranks that have a stage's weights at some time: ranks with a job that reads them, and homes of the whole
+-- stage.
 local holders_of = {}
 local function holders(s)
   if holders_of[s] then return holders_of[s] end

@@ -1,5 +1,5 @@
--- A random cluster beside random.lua: links that differ by direction, of latency alone or with a bandwidth, from free to
--- slower than the work. Their scale suits costs in FLOP, as a model gives them: a rank does one per second.
+-- A random cluster for random.lua: links differ by direction, have latency alone or also a bandwidth, and range from
+-- free to slower than the work. Their scale suits a model's costs in FLOP: a rank computes one FLOP per second.
 local seed = params { seed = 1 }.seed
 local function draw(n, what, src, dst)
   local hash = (seed ~ 0xcbf29ce484222325) * 0x100000001b3

@@ -56,7 +56,7 @@ two_bp gpipe 18 6 4,4,4,4 4
 two_bp 1f1b 15 3 4,4,4,4 4 # the paper's 1F1B-1
 two_bp 1f1b 27 3 8,8,8,8 8 # and its 1F1B-2
 
-# Other costs of I, as a script could declare them.
+# Other costs of I, as a script may declare them.
 input() { sed "s/^return schedule {/&\n  cost = function(s, b, d) return d == 'I' and $2 or 1 end,/" "schedules/$1.lua" >"$room/$1.lua"; }
 input zb_h1 2 && known "ZB-H1 4,12, F,I,W = 1,2,1" 54 6 4,4,4,4 "$room/zb_h1.lua" -D workers=4 -D batches=12
 # shellcheck disable=SC2086
@@ -231,10 +231,10 @@ expect "naive attains its bound: one activation at a time" 0 "$(figure gap sched
 
 # ---- lists and tables ----
 
-expect "show --list: a line for each" "$(cd schedules && echo *.lua)" \
+expect "show --list: a line for each schedule" "$(cd schedules && echo *.lua)" \
     "$("$PIANOLA" show --list | sed -nE 's/^  ([^ ]+\.lua) +[^ ].*/\1/p' | paste -sd' ')"
 for schedule in schedules/*.lua; do
-    expect "$schedule begins with a line for the list" 1 "$(head -n 1 "$schedule" | grep -cE '^-- .{10,110}\.$')"
+    expect "$schedule begins with the line that --list shows" 1 "$(head -n 1 "$schedule" | grep -cE '^-- .{10,110}\.$')"
 done
 # SlimPipe with fewer slices than ranks: the fewest that the script allows run; one fewer would deadlock.
 for P in 2 3 4 5 8 9; do
@@ -249,25 +249,25 @@ for schedule in seq1f1b terapipe; do
 done
 says() { "$PIANOLA" check schedules/slimpipe.lua -D "workers=$1" -D "slices=$2" -D "chunks=$3" 2>&1 | sed -nE '1s/^[^ ]*: error: //p'; }
 expect "slimpipe: too few slices" "slices = 3: with several chunks, 8 ranks need at least 4, or they wait for each other forever; 8 keep all of them busy" "$(says 8 3 2)"
-expect "slimpipe: with one chunk a rank none are too few" "" "$(says 8 2 1)"
+expect "slimpipe: with one chunk per rank, any number of slices runs" "" "$(says 8 2 1)"
 sed 's/P > 2 \* Q + 1/false/' schedules/slimpipe.lua >"$room/slimpipe.lua"
-expect "slimpipe: what the script refuses would wait forever" 1 \
+expect "slimpipe: a number of slices that the script refuses would deadlock" 1 \
     "$("$PIANOLA" check "$room/slimpipe.lua" -D workers=8 -D slices=3 -D chunks=4 -D batches=6 2>&1 | grep -c 'error: .*: deadlock: ')"
 
 # w() with its two ranks swapped: reported if each rank takes weights from several homes, none of which computes for
 # another. No schedule here does that. Neither do weights with one home elsewhere, or with a replica on each rank.
 swapped() { "$PIANOLA" check "$@" 2>&1 | sed -n "s|^pianola: warning: $1: ||p"; }
 for schedule in schedules/*.lua; do
-    expect "$schedule: w() is in order" "" "$(swapped "$schedule")"
+    expect "$schedule: w() gets no warning" "" "$(swapped "$schedule")"
 done
 w() { echo "return schedule { workers = 4, stages = 4, batches = 4, n = oldest_batch_first, w = function(s, b, d) return $1 end }" >"$room/w.lua"; }
 asks="does w() return its ranks in the wrong order? The weights' home comes first, then the rank that computes; here stage 0 has"
 w "b, s" && expect "the home changes, the rank does not" "$asks 4 homes and 1 rank that computes, and 24 of 32 jobs fetch their weights" "$(swapped "$room/w.lua")"
-w "s, b" && expect "as it should be" "" "$(swapped "$room/w.lua")"
-w "b, b % 2" && expect "two ranks" "$asks 4 homes and 2 ranks that compute, and 16 of 32 jobs fetch their weights" "$(swapped "$room/w.lua")"
+w "s, b" && expect "w() in the right order" "" "$(swapped "$room/w.lua")"
+w "b, b % 2" && expect "two ranks compute" "$asks 4 homes and 2 ranks that compute, and 16 of 32 jobs fetch their weights" "$(swapped "$room/w.lua")"
 w '(b + (d == "B" and 1 or 0)) % 4, b % 2' && expect "homes that serve two ranks" "" "$(swapped "$room/w.lua")"
-w "b, b" && expect "replicas" "" "$(swapped "$room/w.lua")"
-w "(s + 1) % 4, s" && expect "elsewhere" "" "$(swapped "$room/w.lua")"
+w "b, b" && expect "a replica on each rank" "" "$(swapped "$room/w.lua")"
+w "(s + 1) % 4, s" && expect "one home on another rank" "" "$(swapped "$room/w.lua")"
 w "{ 0, 1, 2, 3 }, b" && expect "shards" "" "$(swapped "$room/w.lua")"
-w "s == 0 and b or s, s" && expect "one stage" "" "$(swapped "$room/w.lua")"
+w "s == 0 and b or s, s" && expect "one stage with several homes" "" "$(swapped "$room/w.lua")"
 finish

@@ -1,4 +1,4 @@
--- Heads of 160 columns, in the second of two attentions: the host takes them, the CUDA layers do not.
+-- Heads of 160 columns in the second of two attentions: the host supports them, the CUDA layers do not.
 return model {
   input = tokens { vocab = 256, context = 4, rows = 1 },
   layers = {

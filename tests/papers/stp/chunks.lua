@@ -1,6 +1,7 @@
--- Chunks alike: each is `blocks` pairs of linear layers, which a team divides with an all-reduce in the forward and another in
--- the backward. The first also widens the input, so that its backward has to exchange as much as the others', and the last
--- narrows it to one column for the loss: both take a hundred-thousandth or two of a chunk's time, in one of its parts.
+-- Equal chunks: each has `blocks` pairs of linear layers, which a team divides with one all-reduce in the forward and
+-- one in the backward. The first chunk also widens the input, so that its backward exchanges as much as the others',
+-- and the last narrows its output to one column for the loss. Both add one or two hundred-thousandths of a chunk's
+-- time, in one part.
 local p = params { stages = 8, blocks = 2, width = 49152 }
 local layers, cut = { linear { width = p.width } }, {}
 for s = 0, p.stages - 1 do

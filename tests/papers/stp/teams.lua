@@ -1,5 +1,6 @@
--- What a chunk takes: F, I and W to compute, and AR for all that its team exchanges in one direction, in `blocks` all-reduces.
--- A ring or a tree of t members, whichever is faster, takes 2 ceil(log2 t) latencies for one; between teams links are free.
+-- Times of a chunk: F, I and W to compute, and AR for all exchanges of its team in one direction, in `blocks`
+-- all-reduces. An all-reduce of t members, by ring or tree, whichever is faster, takes 2 ceil(log2 t) latencies. Links
+-- between teams are free.
 local p = params { stages = 8, blocks = 2, tensor = 2, F = 4.0, I = 4.0, W = 4.0, AR = 1.0 }
 local steps = 0
 while 1 << steps < p.tensor do steps = steps + 1 end

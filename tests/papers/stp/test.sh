@@ -29,7 +29,7 @@ measured() { # SCHEDULE
             }'
 }
 
-# wanted SCHEDULE: prints the same by formulas, and - where none holds.
+# wanted SCHEDULE: prints the same figures by formulas, or - if no formula holds.
 wanted() { # SCHEDULE
     awk -v schedule="$1" -v P="$P" -v M="$M" -v k="$k" -v F="$F" -v I="$I" -v W="$W" -v AR="$AR" '
         function places(x) { return x == "-" ? x : sprintf("%.2f", x) }
@@ -62,7 +62,7 @@ wanted() { # SCHEDULE
         }'
 }
 
-# matches WHAT WANTED GOT: compares all figures that WANTED has
+# matches WHAT WANTED GOT: compares all figures that WANTED has.
 matches() {
     expect "$1" "$2" "$(paste -d' ' <(echo "$2") <(echo "$3") |
         awk '{ for (i = 1; i <= 5; i++) printf "%s%s", $i == "-" ? "-" : $(i + 5), i < 5 ? " " : "\n" }')"

@@ -72,7 +72,7 @@ done
 # On free links a member takes 1/t of a layer's time, except for the whole parts. These are two layernorms (8, 10 and 5
 # operations a value in F, I and W), two biases after the sums (1 and 1), and adding and branching the residual (1 and
 # 1).
-each() { # microbatches: prints the time of one more
+each() { # MICROBATCHES: prints the time of one more microbatch
     paste -d' ' <(figure makespan "$@" -D batches=3) <(figure makespan "$@" -D batches=2) |
         awk '{ printf "%.0f\n", $1 - $2 }'
 }
@@ -112,11 +112,12 @@ for t in 2 4 8; do
                 "$((n * batches)) $((n * batches * whole / t))" "$(difference pieces $(one $t $batches))"
         done
         # shellcheck disable=SC2046
-        expect "t = $t, by rows: received, those for weight gradients and the sums of 6 h shared ones included" \
+        expect "t = $t, by rows: bytes received, including gathers for weight gradients and sums of 6 h shared parameters" \
+            \
             $((10 * batches * whole * (t - 1) / t + 2 * 4 * 6 * h * (t - 1) / t)) \
             "$(difference received_by_rows $(one $t $batches))"
         # shellcheck disable=SC2046
-        expect "t = $t, by rows: all but those as many bytes as without" \
+        expect "t = $t, by rows: without those, as many bytes as by columns" \
             "$(difference received $(one $t $batches))" $((8 * batches * whole * (t - 1) / t))
     done
     # shellcheck disable=SC2046
@@ -170,13 +171,14 @@ for size in 1/1/4/4 2/2/4/4 2/4/4/8 4/2/2/2 3/2/5/10; do
         expect "the same with 2BP, zero = $zero" $((3 * M + P - 1)) \
             "$(figure makespan "${three[@]}" -D split=true -D zero=$zero)"
     done
-    expect "it keeps all M" "$M" "$(ranks peak_activations "${three[@]}" -D split=true | tr , '\n' | sort -u | paste -sd,)"
+    expect "2BP keeps all M activations" "$M" "$(ranks peak_activations "${three[@]}" -D split=true | tr , '\n' | sort -u | paste -sd,)"
 done
 
 # FSDP between teams gathers 1/t of the weights: integers.lua has no whole weights.
 gathered() { "$PIANOLA" show "$@" --model schedules/models/integers.lua --format tsv | sum_of ALL_GATHER; }
 read -r n bytes <<<"$(gathered schedules/fsdp.lua -D workers=4)"
-expect "fsdp_tp: gathers, and half of their bytes" "$n $((bytes / 2))" "$(gathered schedules/fsdp_tp.lua -D workers=8)"
+expect "fsdp_tp: number of gathers, with half of the bytes" \
+    "$n $((bytes / 2))" "$(gathered schedules/fsdp_tp.lua -D workers=8)"
 
 # Yeung 2024: the output layer has no bubble of its own. With unit costs each rank computes 2 (F + B) a microbatch, and
 # the pipeline fills and drains as 1F1B does: 2 M (F + B) + (P - 1) (F + B).

@@ -51,11 +51,11 @@ loss = {s["schedule"]: s["mine"][0] for s in t["schedules"]}
 samples = {s["schedule"]: s["mine"][2] for s in t["schedules"]}
 time = {s["schedule"]: s["mine"][3] for s in t["schedules"]}
 for claim in [
-    # by time
-    "time['pipedream'] < 0.5 * time['bsp']",                        # seen: 0.23
+    # in time
+    "time['pipedream'] < 0.5 * time['bsp']",                        # measured: 0.23
     "time['pipedream'] < 0.5 * time['model_parallel']",             # 0.31
     "1.1 * time['pipedream'] < time['pipedream_2bw'] < 0.7 * time['bsp']",  # 1.66, 0.39
-    # by microbatches
+    # in microbatches
     "abs(loss['pipedream'] - loss['model_parallel']) < 0.12",       # 0.04
     "samples['pipedream'] < 1.5 * samples['model_parallel']",       # 1.22
     "loss['pipedream'] < loss['pipedream_2bw']",                    # by 0.07
@@ -66,12 +66,12 @@ for claim in [
 ]:
     print("holds" if eval(claim) else f"does not hold: {claim}; {loss}; {time}; {samples}")
 PY
-expect "figures, by the curves" "$(for s in model_parallel bsp pipedream pipedream_2bw asp; do echo "$s agrees 0 1800"; done)
+expect "figures recomputed from the curves" "$(for s in model_parallel bsp pipedream pipedream_2bw asp; do echo "$s agrees 0 1800"; done)
 target True 180 serial" "$(grep -v hold "$room/figures")"
 expect "claims that hold" 10 "$(grep -c '^holds$' "$room/figures")"
 grep 'does not' "$room/figures"
 
-# The table of schedules/time-to-loss.md, except for losses, whose last digits depend on the processor.
+# The table of schedules/time-to-loss.md without losses, whose last digits depend on the processor.
 expect "the table in schedules/time-to-loss.md" "$(python3 -c 'import json, sys
 for s in json.load(open(sys.argv[1]))["schedules"]:
     stale = sorted({min(s["staleness"]), max(s["staleness"])})
@@ -97,10 +97,10 @@ expect "one machine: losses, but not times" "True False" "$(curve model_parallel
 
 well_formed "the picture" "$room/loss.svg"
 as_png "the picture" "$room/loss.svg"
-expect "two panels of five lines, each with where it reaches the target" "10 10" \
+expect "two panels of five lines, each with a circle where it reaches the target" "10 10" \
     "$(grep -c '^<path class="z"' "$room/loss.svg") $(grep -c '^<circle' "$room/loss.svg")"
-# The axis runs from x = 64 to x = 464, the last update of all, here of model parallelism.
-expect "a circle is where the time says" "" "$(python3 - "$room/json" "$room/loss.svg" <<'PY'
+# The axis runs from x = 64 to x = 464, which is the last update of all, here of model parallelism.
+expect "each circle is at its time" "" "$(python3 - "$room/json" "$room/loss.svg" <<'PY'
 import json, re, sys
 t = json.load(open(sys.argv[1]))
 most = max(s["curve"][-1][3] for s in t["schedules"])
@@ -124,8 +124,9 @@ pipedream 0-3 48
 bsp 0 12
 apart 6 ranks, not 4: it has no parameter workers" \
     "$(awk 'NR == 1; /^(pipedream|bsp) / { print $1, $2, $3 } /^  / { $1 = $1; print }' "$room/a")"
-expect "a target that nobody reaches" "never never" "$(table --target -1 | awk '/^(pipedream|bsp) / { print $6 }' | paste -sd' ')"
-expect "one that all do at once" "4 4" "$(table --target 1e30 | awk '/^(pipedream|bsp) / { print $8 }' | paste -sd' ')"
+expect "a target that no schedule reaches" "never never" "$(table --target -1 | awk '/^(pipedream|bsp) / { print $6 }' | paste -sd' ')"
+expect "a target that all reach at once" \
+    "4 4" "$(table --target 1e30 | awk '/^(pipedream|bsp) / { print $8 }' | paste -sd' ')"
 expect "Markdown" 3 "$(table --markdown | grep -c '^| \(schedule\|pipedream\|bsp\)  *|')"
 
 # ---- errors ----

@@ -1,5 +1,5 @@
-/* Preloaded into a program, ends it right before the CUT-th rename or removal of a file, like kill -9 or a
- * power failure. */
+/* Preloaded into a program, ends it right before the CUT-th rename or unlink of a file, like kill -9 or a power
+ * failure. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>

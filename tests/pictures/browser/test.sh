@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks the pages of `show --format html` and `diff --html`: the parts around the picture, and in a browser (viewer.py)
 # the picture itself, in narrow and wide windows, in light and dark themes, with wheel, mouse and keys.
-# tests/pictures/timelines and tests/pictures/diffs check what the pictures hold.
+# tests/pictures/timelines and tests/pictures/diffs check the pictures' contents.
 cd "$(dirname "$0")/../../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
@@ -19,7 +19,7 @@ expect "the command" "pianola show $S $L --color-by mb --format html" "$(told co
 expect "the command of a diff" "pianola diff $S schedules/zb_h1.lua $L" "$(told code "$room/diff.html")"
 cp $S "$room/it's \$1.lua"
 "$PIANOLA" show "$room/it's \$1.lua" -D workers=2 --format html -o "$room/odd.html"
-expect "a shell reads it" "" "$(eval "$(told code "$room/odd.html" | sed "s|^pianola|'$PIANOLA'|")" | cmp - "$room/odd.html" 2>&1)"
+expect "a shell can run the command" "" "$(eval "$(told code "$room/odd.html" | sed "s|^pianola|'$PIANOLA'|")" | cmp - "$room/odd.html" 2>&1)"
 expect "names" "1f1b $S → schedules/zb_h1.lua" "$(told h1 "$room/show.html") $(told h1 "$room/diff.html")"
 most() { ranks "$1" $S $L | tr , '\n' | sort -n | tail -n 1; }
 received=$(ranks bytes_received $S $L | awk -F , '{ for (i = 1; i <= NF; i++) sum += $i; print sum }')
@@ -30,9 +30,9 @@ expect "figures of a diff" "$(awk '/^makespan/ { print $2, $3, "→", $4, $5; ex
 expect "the report" "" "$("$PIANOLA" show $S $L | sed -n '/^1f1b: /,$p' | diff - <(text "$room/show.html"))"
 expect "the text of a diff" "" "$(diff "$room/text" <(text "$room/diff.html"))"
 "$PIANOLA" diff generated/1f1b schedules/zb_h1.lua --html "$room/read.html" >/dev/null
-expect "what is proved" "Proved: no race, no deadlock, every gradient complete|A and B proved|B proved; A was read, not proved" \
+expect "the verdict" "Proved: no race, no deadlock, every gradient complete|A and B proved|B proved; A was read, not proved" \
     "$(sed -nE 's/.*id="verdict"[^>]*>(.*)<\/p>/\1/p' "$room/show.html" "$room/diff.html" "$room/read.html" | paste -sd'|')"
-expect "and only that is ticked" "1 1 0" "$(grep -c 'id="verdict" class="good"' "$room/show.html") $(
+expect "only a proved page has a tick" "1 1 0" "$(grep -c 'id="verdict" class="good"' "$room/show.html") $(
     grep -c 'id="verdict" class="good"' "$room/diff.html") $(grep -c 'id="verdict" class="good"' "$room/read.html")"
 
 # The picture, in a browser, with screenshots in build/pages/.

@@ -46,7 +46,7 @@ def open_page(path):
 
 
 def painted():
-    """Waits for the next frame, and whatever it settles on."""
+    """Waits until the viewer has drawn its next frames and settled."""
     b.value("new Promise(done => requestAnimationFrame(() => setTimeout(done, 0)))")
 
 
@@ -249,7 +249,7 @@ def mixes():
     expect("by dragging", True, b.value("view.frame.y") > 100)
     b.mouse("mouseMoved", x + 20, y + 80)
     expect("to other ranks", False, info().startswith("rank 0:"))
-    # As many operations in one row as no window has pixels for, mixed by sums.
+    # More operations in one row than a window has pixels, drawn as averages.
     page("long", "schedules/1f1b.lua", "-D", "workers=2", "-D", "batches=8000")
     expect("8,000 microbatches: the mix", True, close(mixed, colour(12000, 0), 3))
 

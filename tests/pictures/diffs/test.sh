@@ -73,14 +73,15 @@ looks_right() {
             else if (s != "none" && s != $9 && (s - $9) ^ 2 > 1e-6) print "the tooltip:", $0, s
         }' "$room/shifts" "$cells" | head -n 3)"
     local joined=$(($(drawn moved) + $(drawn reordered)))
-    expect "$1: what moved or was reordered is joined" "$joined" "$(grep -c '^<path class="j' "$room/a.svg")"
-    expect "$1: and framed in both" $((2 * joined)) "$(grep '^<rect class="v' "$room/a.svg" | grep -vc '<text')"
+    expect "$1: lines join moved and reordered jobs" "$joined" "$(grep -c '^<path class="j' "$room/a.svg")"
+    expect "$1: these jobs are framed on both sides" \
+        $((2 * joined)) "$(grep '^<rect class="v' "$room/a.svg" | grep -vc '<text')"
     # Compares midpoints to a tenth of a unit, the precision of coordinates with two decimals.
     sed -nE '/^<text class="p"/s/[^>]*>(.).*/\1/p; /<text/!s/^<rect class="v.* x="([^"]*)" y="[^"]*" width="([^"]*)".*/\1 \2/p' \
         "$room/a.svg" | awk 'NF == 1 { panel = $1 } NF == 2 { printf "%s %.1f\n", panel, $1 + $2 / 2 + 0.001 }' | sort -u >"$room/frames"
     expect "$1: a line goes from frame to frame" "" "$(sed -nE 's/^<path class="j.* d="M([^ ]*) [^c]*c0 [^ ]* [^ ]* [^ ]* ([^ ]*) .*/\1 \2/p' "$room/a.svg" |
         awk '{ printf "A %.1f\nB %.1f\n", $1 + 0.001, $1 + $2 + 0.001 }' | sort -u | diff - "$room/frames" | head -n 3)"
-    expect "$1: what is on one side only has a corner" $(($(drawn only_a) + $(drawn only_b))) "$(grep -c '^<path class="e' "$room/a.svg")"
+    expect "$1: jobs on one side only have a corner" $(($(drawn only_a) + $(drawn only_b))) "$(grep -c '^<path class="e' "$room/a.svg")"
 }
 
 cat >"$room/place.lua" <<'P'
@@ -103,7 +104,7 @@ while IFS='|' read -r a b options; do
     "$PIANOLA" diff "$a" "$b" $options --svg "$room/b.svg" --html "$room/b.html" >/dev/null
     expect "$what: the same bytes twice" "" "$(cmp "$room/a.svg" "$room/b.svg" 2>&1; cmp "$room/a.html" "$room/b.html" 2>&1)"
     looks_right "$what"
-    expect "$what: the page has the same operations, and says the same of them" "" \
+    expect "$what: the page has the same operations, with the same tooltips" "" \
         "$(diff <(sed -nE 's/^<rect class="o.*<title>(.*)<\/title.*/\1/p' "$room/a.svg" | sort -u) <(page_lines "$room/a.html" | grep '; in [AB] rank' | sort -u) | head -n 3)"
     expect "$what: nothing from the network" "http://www.w3.org/2000/svg" \
         "$(grep -ohE 'https?:[^" ]*' "$room/a.html" "$room/a.svg" | sort -u)"
@@ -123,16 +124,17 @@ expect "64 ranks: three panels of rows 17 and 13 high" "yes 128" "$(sed -nE '1s/
 # Okabe and Ito's blue and green at 30 % over white: forwards only shift, and jobs with another backward stand out.
 "$PIANOLA" diff $S schedules/zb_h1.lua --svg "$room/a.svg" >/dev/null
 not_faded() { cells "$room/a.svg" | awk '$1 != "d" && $10 !~ /^(b3d5e8|b3e2d5)$/'; }
-expect "what stands out" "32 A B 009e73,32 B I 56b4e9,32 B W cc79a7" \
+expect "jobs that are not faded" "32 A B 009e73,32 B I 56b4e9,32 B W cc79a7" \
     "$(not_faded | awk '{ gsub("[0-9]", "", $2); print $1, $2, $10 }' | sort | uniq -c | awk '{ $1 = $1; print }' | paste -sd,)"
 # Only a timeline, in which one job takes a unit longer: that job is not faded and is the root of all shifts.
 sed 's/^0\tcompute\t\([0-9.]*\)\t\([0-9.]*\)\tB\t0\t7/0\tcompute\t\1\t34\tB\t0\t7/; s/^0\tcompute\t33\t33\tU/0\tcompute\t34\t34\tU/' \
     generated/1f1b/timeline.tsv >"$room/late.tsv"
 "$PIANOLA" diff generated/1f1b "$room/late.tsv" --svg "$room/a.svg" >/dev/null
-expect "faded, but for the one" "A 0B7 009e73,B 0B7 009e73" "$(not_faded | awk '{ print $1, $2, $10 }' | paste -sd,)"
-expect "why" "0B7: full backward of stage 0, microbatch 7; in A rank 0, 31 to 33 units; in B rank 0, 31 to 34 units; ends +1 units; \
+expect "all jobs but the longer one are faded" \
+    "A 0B7 009e73,B 0B7 009e73" "$(not_faded | awk '{ print $1, $2, $10 }' | paste -sd,)"
+expect "the longer job's tooltip" "0B7: full backward of stage 0, microbatch 7; in A rank 0, 31 to 33 units; in B rank 0, 31 to 34 units; ends +1 units; \
 takes +1 units; a root: pushed 1; on the critical path of A and B" "$(sed -nE 's/.*<title>(0B7.*)<\/title.*/\1/p' "$room/a.svg" | sort -u)"
-expect "memory where there is a program" "4 0" "$(awk '/class="p"/ { n++ } /class="u" d/ { a[n]++ } END { print a[1] + 0, a[2] + 0 }' "$room/a.svg")"
+expect "memory only on a side with a program" "4 0" "$(awk '/class="p"/ { n++ } /class="u" d/ { a[n]++ } END { print a[1] + 0, a[2] + 0 }' "$room/a.svg")"
 expect "the title" "makespan 33 → 34 units (+3.0 %); 1 longer or shorter, 2 shifted" "$(sed -nE 's/.*y="34">(.*)<\/text>/\1/p' "$room/a.svg")"
 expect "the scale" "-1 units 0 +1 units" "$(sed -nE '/class="a"/s/<[^>]*>/ /gp' "$room/a.svg" | grep units | paste -sd' ' | tr -s ' ' | sed 's/^ //; s/ $//')"
 
@@ -151,7 +153,7 @@ critical() { sed -nE 's/^<rect class="o c".*<title>([^:;]*).*/\1/p' | sort; }
 for x in gpipe 1f1b zbv dualpipev lpp; do
     for links in "" "$L"; do
         "$PIANOLA" diff schedules/$x.lua schedules/2bp.lua $links --svg - | sed -n '/"p"[^>]*>A</,/"p"[^>]*>B</p' | critical >"$room/path"
-        expect "$x $links: the path of show" "" "$("$PIANOLA" show schedules/$x.lua $links --format svg | critical | diff - "$room/path" | head -n 3)"
+        expect "$x $links: the path that show outlines" "" "$("$PIANOLA" show schedules/$x.lua $links --format svg | critical | diff - "$room/path" | head -n 3)"
     done
 done
 
@@ -160,22 +162,23 @@ echo 'return cluster { memory = 13 }' >"$room/limit.lua"
 "$PIANOLA" diff generated/1f1b schedules/gpipe.lua --cluster "$room/limit.lua" --svg "$room/a.svg" >/dev/null
 expect "the limit under B's ranks" "0 4" "$(awk '/class="p"/ { n++ } /the limit: 13 B/ { a[n]++ } END { print a[1] + 0, a[2] + 0 }' "$room/a.svg")"
 
-# Drawn besides the text or instead of it; the exit codes stay the same.
+# The picture may come with the text or replace it; the exit codes stay the same.
 "$PIANOLA" diff $S $S >"$room/text"
 "$PIANOLA" diff $S $S --svg "$room/a.svg" >"$room/text2"
-expect "the same: exit code, text" "0 " "$? $(cmp "$room/text" "$room/text2" 2>&1)"
-expect "on stdout" "" "$("$PIANOLA" diff $S $S --svg - | cmp - "$room/a.svg" 2>&1)"
+expect "a schedule and itself: exit code and text" "0 " "$? $(cmp "$room/text" "$room/text2" 2>&1)"
+expect "the picture on stdout" "" "$("$PIANOLA" diff $S $S --svg - | cmp - "$room/a.svg" 2>&1)"
 expect "nothing shifts: no scale" 1 "$(grep -c 'no job ends earlier or later' "$room/a.svg")"
 error() { "$PIANOLA" diff "$@" 2>&1 >/dev/null | sed 's/^pianola: error: //'; }
-expect "no times" "generated/1f1b/streams.txt: a picture needs times, and this has none; give the script, the compiled folder or timeline.tsv" \
+expect "a side without times" "generated/1f1b/streams.txt: a picture needs times, and this has none; give the script, the compiled folder or timeline.tsv" \
     "$(error generated/1f1b $(echo generated/1f1b/streams.txt) --svg "$room/none.svg")"
-expect "no times: nothing written" "" "$(ls "$room/none.svg" 2>/dev/null)"
-expect "two to stdout" "two outputs would go to stdout: name another file for one" "$(error $S $S --svg - --json)"
-expect "two to a file" "two outputs would go to $room/two: name another file for one" \
+expect "a side without times: nothing written" "" "$(ls "$room/none.svg" 2>/dev/null)"
+expect "two outputs to stdout" \
+    "two outputs would go to stdout: name another file for one" "$(error $S $S --svg - --json)"
+expect "two outputs to one file" "two outputs would go to $room/two: name another file for one" \
     "$(error $S $S --svg "$room/two" --html "$room/two")"
-expect "a folder" "$room: Is a directory" "$(error $S $S --svg "$room/none.svg" --html "$room")"
-expect "a folder: nothing written" "" "$(ls "$room/none.svg" 2>/dev/null)"
-expect "nowhere to write" "$room/none/a.svg: No such file or directory" "$(error $S $S --svg "$room/none/a.svg")"
+expect "a folder as output" "$room: Is a directory" "$(error $S $S --svg "$room/none.svg" --html "$room")"
+expect "a folder as output: nothing written" "" "$(ls "$room/none.svg" 2>/dev/null)"
+expect "a missing folder" "$room/none/a.svg: No such file or directory" "$(error $S $S --svg "$room/none/a.svg")"
 
 # Pages, tested in a browser. Pointing at 0B0 lights it in A and B, its inputs in both, and the reordered job at its
 # root, which the text names too. At a job that only one side has, it lights that job and its inputs.
@@ -196,18 +199,18 @@ ask "$room/page.html" >"$room/dom" <<P
 $hover
 say('3F7', 'moved'); say('0B0', 'pushed');
 P
-expect "a page: what is joined" "a2F7 need, a3F7 this, b2F7 need, b3F7 this" "$(data moved)"
-expect "a page: what is pushed" "a0B0 this, a0F0 need, a1B0 need, a3F7 root, b0B0 this, b0F0 need, b1B0 need" "$(data pushed)"
+expect "a page: the joined job is lit on both sides" "a2F7 need, a3F7 this, b2F7 need, b3F7 this" "$(data moved)"
+expect "a page: a pushed job, its inputs and its root are lit" "a0B0 this, a0F0 need, a1B0 need, a3F7 root, b0B0 this, b0F0 need, b1B0 need" "$(data pushed)"
 expect "a page: the root that the text names" "~ rank 3 3F7 ends +14 units; critical; pushed 70" \
     "$(sed -n '/^Roots/{n;p}' "$room/text" | tr -s ' ')"
-expect "a page: what the mouse is over" 1 "$(grep -c 'class="v-info"[^>]*>0B0: full backward of stage 0.*pushed by 3F7 of rank 3' "$room/dom")"
-expect "a page: each need of A and B, the root" "needs 0F0,needs 1B0,root: 3F7" \
+expect "a page: the panel describes the job under the mouse" 1 "$(grep -c 'class="v-info"[^>]*>0B0: full backward of stage 0.*pushed by 3F7 of rank 3' "$room/dom")"
+expect "a page: the panel lists the needs in A and B, and the root" "needs 0F0,needs 1B0,root: 3F7" \
     "$(sed -n '/class="v-info"/,/<\/pre>/p' "$room/dom" | sed -nE 's/^((needs|root:) [^:]*).*/\1/p' | sort -u | paste -sd,)"
 ask "$room/large.html" >"$room/dom" <<P
 $hover
 say('1F63', 'both'); say('63W5', 'one', 1);
 P
 expect "64 ranks" "a0F63 need, a1B0 root, a1F63 this, b0F63 need, b1F63 this" "$(data both)"
-expect "64 ranks: what is in B only" "b63I5 need, b63W5 this" "$(data one)"
+expect "64 ranks: a job in B only" "b63I5 need, b63W5 this" "$(data one)"
 expect "no browser is left" "" "$(browsers_left)"
 finish

@@ -22,7 +22,7 @@ def expect(what, wanted, got):
         passed += 1
     else:
         failed += 1
-        if isinstance(wanted, list) and isinstance(got, list):  # from the first difference on
+        if isinstance(wanted, list) and isinstance(got, list):  # prints from the first difference on
             same = next((i for i, pair in enumerate(zip(wanted, got)) if pair[0] != pair[1]), min(len(wanted), len(got)))
             wanted, got = [len(wanted), *wanted[same:same + 4]], [len(got), *got[same:same + 4]]
         print(f"{what}: expected {wanted!r:.400}, got {got!r:.400}", flush=True)
@@ -191,7 +191,7 @@ def machines():
 
 
 def others():
-    """The model and the cluster are text to edit, too, and the compiler's options are controls."""
+    """The model and the cluster can be edited as text too, and the compiler's options are controls."""
     open_page()
     expect("no model, no tab", True, b.value("document.getElementById('tab-model').disabled"))
     after(lambda: choose("model", "schedules/models/gpt.lua"))

@@ -25,8 +25,8 @@ for args in "schedules/1f1b.lua" "schedules/dualpipe.lua" "schedules/zbv.lua -D 
     expect "$args: the same bytes twice" "" "$(cmp "$room/a.svg" "$room/b.svg" 2>&1)"
     expect "$args: jobs and times are the timeline's" "" \
         "$(diff <(jobs "$room/a.svg" | cut -d' ' -f1-4 | sort) <(show $args --format tsv | rows | sort) | head -n 3)"
-    # x = 64 + scale * start; the first job that starts after 0 gives the scale
-    expect "$args: where the times say" "" "$(jobs "$room/a.svg" | awk '
+    # x = 64 + scale * start; the first job that starts after 0 gives the scale.
+    expect "$args: jobs are drawn at their times" "" "$(jobs "$room/a.svg" | awk '
         { if (!scale) scale = $6 / ($4 - $3); x = 64 + scale * $3; w = scale * ($4 - $3) }
         ($5 - x) ^ 2 > 0.2 || ($6 - w) ^ 2 > 0.01 { print; exit }')"
     expect "$args, the page: jobs and times are the timeline's" "" \
@@ -40,7 +40,7 @@ done
 
 # Many ranks. Equal ranks share a row, others have one each, and many rows are low. Every rank's jobs, times and peak
 # memory are still shown.
-each() { # prints the ranks of each title on stdin, one per line, each followed by the rest of the title
+each() { # Prints the ranks of each title on stdin, one per line, each followed by the rest of the title.
     awk '
         match($0, /ranks? [0-9][0-9–, ]*/) {
             n = split(substr($0, RSTART + 5, RLENGTH - 5), part, /s? |, /)
@@ -75,7 +75,7 @@ while IFS='|' read -r rows low team args; do
     done
     expect "$args: rows" "$rows" "$(grep -cE '^<text class="l( s)?" [^>]*>ranks? ' "$room/a.svg")"
     expect "$args: rows of the page" "$rows" "$(grep -c ': at most ' "$room/a.html.lines")"
-    expect "$args: low" "$low" "$(grep -c '^<g class="f">' "$room/a.svg")"
+    expect "$args: rows that are low" "$low" "$(grep -c '^<g class="f">' "$room/a.svg")"
     expect "$args: at most 25 high per row" yes "$(sed -nE '1s/.*height="([0-9.]+)".*/\1/p' "$room/a.svg" |
         awk -v rows=$rows -v low=$low '{ print $1 <= 120 + rows * (low ? 25 : 57) ? "yes" : $1 }')"
     well_formed "$args" "$room/a.svg"
@@ -104,17 +104,18 @@ show schedules/1f1b.lua -D workers=17 -D batches=4 --with memory --width 1000 | 
     sed 's/ /0/g; s/▁/1/g; s/▂/2/g; s/▃/3/g; s/▄/4/g; s/▅/5/g; s/▆/6/g; s/▇/7/g; s/█/8/g; s/^rank0/rank /' | awk '
         /^rank/ { rank = $2; next }
         { n = split($0, bar, ""); split("", t); for (i = 1; i <= n; i++) t[bar[i]]++; for (b in t) if (b > 0) print rank, b, t[b] / 3 }' | sort >"$room/bars"
-expect "folded: as the grid's bars" "" "$(diff "$room/bars" "$room/folded" | head -n 5)"
+expect "folded bands equal the grid's bars" "" "$(diff "$room/bars" "$room/folded" | head -n 5)"
 
 # Memory: tests/papers/figures checks 1F1B's live activations; here, the peaks of the curves equal the plan's.
-expect "1f1b: memory at most" "7 B of 7 B,8 B of 8 B,7 B of 7 B,5 B of 5 B" "$(show schedules/1f1b.lua --format svg |
+expect "1f1b: peak memory and plan" \
+    "7 B of 7 B,8 B of 8 B,7 B of 7 B,5 B of 5 B" "$(show schedules/1f1b.lua --format svg |
     sed -nE 's/.*at most (.*) in use, of a plan of (.*)<\/title.*/\1 of \2/p' | paste -sd,)"
 cat >"$room/limit.lua" <<'L'
 return cluster { memory = 9 }
 L
 limits() { show schedules/1f1b.lua --cluster "$room/limit.lua" --format svg | grep -c "the limit:$1"; }
 expect "a limit under each rank" "4 4" "$(limits " 9 B") $(limits "")"
-expect "and none without" 0 "$(show schedules/1f1b.lua --format svg | grep -c 'limit')"
+expect "no limit line without a limit" 0 "$(show schedules/1f1b.lua --format svg | grep -c 'limit')"
 
 # Messages as arrows, on request.
 arrows() { show schedules/1f1b.lua "$@" | grep -c '^<path class="m"'; }
@@ -133,7 +134,7 @@ expect "a large group's lanes, of both kinds" "gather of 8 group of 8" \
 # Colours: one per kind, microbatch or stage, as requested.
 colors() { show schedules/interleaved.lua -D batches=4 --format svg "$@" | grep '^<rect class="o' | grep -oE 'fill="#[0-9a-f]*"' | sort -u | wc -l; }
 expect "colours by op, mb, stage" "2 8 16" "$(colors) $(colors --color-by mb) $(colors --color-by stage)"
-expect "Okabe and Ito's" "#0072b2 #009e73" "$(show schedules/1f1b.lua --format svg | sed -nE 's/^<rect class="o[^#]*(#[0-9a-f]*).*/\1/p' | sort -u | paste -sd' ')"
+expect "Okabe and Ito's colours" "#0072b2 #009e73" "$(show schedules/1f1b.lua --format svg | sed -nE 's/^<rect class="o[^#]*(#[0-9a-f]*).*/\1/p' | sort -u | paste -sd' ')"
 
 # A part of the time shows exactly the jobs that overlap it.
 expect "from 3 to 6" "0B0 1B0 1B1 1F1" "$(show schedules/1f1b.lua -D workers=2 -D batches=2 --format svg --from 3 --to 6 |
@@ -162,7 +163,8 @@ rank 1    .  . F0 B0--- F1 B1---  .  .  .
 G
 grid() { show schedules/1f1b.lua -D workers=2 -D batches=2 $L -D bandwidth=1 --with lanes,memory,path "$@"; }
 expect "the grid with lanes, memory and path" "" "$(diff "$room/grid" <(grid --ascii | head -n 16))"
-expect "and not in ASCII alone" "$(sed -n '3s/\^/▔/gp' "$room/grid")| memory  ▆▆▆███▇▇▇▆▆▆▆▆▆▇▇▇▇▇▇▇▇▇▆▆▆▆▆▆▆▆▆" \
+expect "the same grid without --ascii" \
+    "$(sed -n '3s/\^/▔/gp' "$room/grid")| memory  ▆▆▆███▇▇▇▆▆▆▆▆▆▇▇▇▇▇▇▇▇▇▆▆▆▆▆▆▆▆▆" \
     "$(grid | sed -n '3p;6p' | paste -sd'|')"
 grounds() { show schedules/1f1b.lua --color always "$@" | sed '/^$/,$d' | grep -oE '48;5;[0-9]+' | sort -u | wc -l; }
 # Two shades of F alternate where two Fs touch, which never happens on the last rank. B has one; each microbatch has a
@@ -176,7 +178,7 @@ expect "--color-by" "--color-by rank: expected op, mb or stage" "$(error --color
 expect "--from" "--from -1: expected a time of at least 0" "$(error --from -1)"
 expect "--from beyond" "--from 99: the timeline ends at 33 units" "$(error --from 99)"
 expect "--to" "--to 3: not after --from 3" "$(error --from 3 --to 3)"
-expect "not drawn" "--with, --color-by, --from and --to are for formats that are drawn: --format grid, svg or html" "$(error --format tsv --to 3)"
+expect "a format that is not drawn" "--with, --color-by, --from and --to are for formats that are drawn: --format grid, svg or html" "$(error --format tsv --to 3)"
 
 # 51,200 jobs: takes seconds if the title is the first child, minutes otherwise.
 show schedules/1f1b.lua -D workers=64 -D batches=400 --format svg >"$room/large.svg"

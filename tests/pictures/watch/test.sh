@@ -11,11 +11,11 @@ alone="--watch redraws the grid of a prediction: it cannot be combined with --fo
 for option in "--format svg" "--json" "-o $room/x" "--measured $room/x" "-dl"; do
     refused "$alone" $S $option
 done
-expect "compare takes none" "\`compare\` takes no --watch; see \`pianola help compare\`" \
+expect "compare takes no --watch" "\`compare\` takes no --watch; see \`pianola help compare\`" \
     "$("$PIANOLA" compare $S --watch 2>&1 | sed 's/^pianola: error: //')"
 in_terminal() { script -qec "$PIANOLA show $* --watch" /dev/null </dev/null | tr -d '\r' | sed 's/^pianola: error: //'; }
 expect "stdin" "-: stdin cannot be watched; name a file" "$(in_terminal -)"
-expect "no folder" "$room/none: cannot be watched: No such file or directory" "$(in_terminal "$room/none/x.lua")"
+expect "a missing folder" "$room/none: cannot be watched: No such file or directory" "$(in_terminal "$room/none/x.lua")"
 python3 tests/pictures/watch/watch.py "$PIANOLA" "$room" >"$room/log" 2>&1
 sed '$d' "$room/log"
 if [[ $(tail -n 1 "$room/log") =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then

@@ -1,4 +1,4 @@
-"""`show --watch` in a pseudo-terminal, as a person uses it: watch.py PIANOLA ROOM.
+"""Uses `show --watch` in a pseudo-terminal as a person does: watch.py PIANOLA ROOM.
 
 What it writes goes through a small terminal of our own, which knows the few sequences of ECMA-48 and xterm that it needs, and
 refuses others. What is then on the screen is compared with what `show` prints. Nothing sleeps: each step waits until the
@@ -101,7 +101,7 @@ class Terminal:
                 at = sequence.end()
             elif re.compile(r"\033(\[[?0-9;]*)?$").match(text, at):
                 break
-            elif text[at] == "\033":  # of a sequence that was cut; the next begins anew
+            elif text[at] == "\033":  # the escape of a sequence that was cut short; the next one begins here
                 at += 1
             else:
                 self.put(text[at])
@@ -118,7 +118,7 @@ class Terminal:
 
 
 class Watch:
-    """pianola as the foreground job of a shell: a process between starts it, and says and continues it when it stops."""
+    """pianola as the foreground job of a shell: a parent process starts it, and reports and continues it when it stops."""
 
     def __init__(self, *args, rows=40, columns=130):
         self.terminal = Terminal(rows, columns)
@@ -145,14 +145,14 @@ class Watch:
                 os.kill(job, signal.SIGCONT)
             print("ended by", os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status), flush=True)
             os.tcsetpgrp(0, os.getpgid(0))
-            sys.stdin.readline()  # the terminal stays, and with it what still runs in it
+            sys.stdin.readline()  # keeps the terminal open, and with it anything still running there
             os._exit(0)
         self.shell = shell
         self.wait(lambda t: t.other)
         self.job = int(re.search(r"job (\d+)", "\n".join("".join(row) for row in self.terminal.main[0]))[1])
 
     def wait(self, seen, seconds=30):
-        """Reads until the screen is as it should be; or says what it is instead."""
+        """Reads until seen(terminal) is true. On a timeout prints the screen and returns False."""
         end = time.monotonic() + seconds
         while not seen(self.terminal):
             ready = select.select([self.fd], [], [], max(0, end - time.monotonic()))[0]
@@ -167,7 +167,7 @@ class Watch:
         return True
 
     def says(self, line):
-        """Waits for the last line."""
+        """Waits until the screen's last line is `line`."""
         return self.wait(lambda t: t.text().split("\n")[-1] == line)
 
     def size(self, rows, columns):
@@ -186,7 +186,7 @@ class Watch:
         return self.terminal
 
 
-def show(*args, width=130):  # without its colours; what ends a line is not on the screen
+def show(*args, width=130):  # without colours and trailing blanks, as on the screen
     text = subprocess.run([pianola, "show", *args, "--width", str(width), "--color", "always"], capture_output=True, text=True, env={"LC_ALL": "C.UTF-8"}).stdout
     return re.sub(r" +$", "", re.sub(r"\033\[[0-9;]*m", "", text), flags=re.M).rstrip("\n")
 
@@ -203,7 +203,7 @@ def write(path, text):
         file.write(text)
 
 
-def replace(path, text):  # as many editors do
+def replace(path, text):  # by renaming, as many editors do
     write(path + "~", text)
     os.rename(path + "~", path)
 
@@ -238,7 +238,7 @@ write(mine, script(batches=7))
 expect("and back", True, w.says(f"{mine}: {span} -> 30 units, {bytes_} B -> 8 B"))
 expect("without the error", show(mine), "\n".join(w.terminal.text().split("\n")[:-2]))
 
-# What else is in the folder does not matter: one more change, one more frame.
+# Other files in the folder do not matter: one more change gives one more frame.
 before = w.terminal.frames
 for n in range(5):
     write(f"{room}/other{n}.lua", "x")
@@ -281,7 +281,7 @@ expect("a very low one", True, w.wait(lambda t: t.text().strip() == f"{mine}: 27
 w.size(40, 130)
 expect("and back again", True, w.wait(lambda t: t.text().startswith(show(mine)) and t.text().endswith("8 B")))
 
-# ---- it waits ----
+# ---- waiting ----
 
 
 def until(true, seconds=30):
@@ -290,7 +290,7 @@ def until(true, seconds=30):
         pass
 
 
-def switches():  # of the first thread: how often it gave up the processor
+def switches():  # returns how often the first thread gave up the processor
     return int(re.search(r"\nvoluntary_ctxt_switches:\s+(\d+)", open(f"/proc/{w.job}/task/{w.job}/status").read())[1])
 
 
@@ -302,9 +302,9 @@ def asleep():
     return open(f"/proc/{w.job}/stat").read().rsplit(")", 1)[1].split()[0] == "S"
 
 
-until(lambda: asleep() and not children())  # the last frame may be one that is about to be drawn again
+until(lambda: asleep() and not children())  # it may be about to draw the last frame again
 end = time.monotonic() + 30
-while True:  # and Ctrl-Z, below, has the kernel forget what was written and not yet read
+while True:  # reads everything, because Ctrl-Z below makes the kernel discard unread output
     before = switches()
     if not select.select([w.fd], [], [], 1)[0] or time.monotonic() > end:
         break
@@ -332,7 +332,7 @@ for what, number in (("terminated", signal.SIGTERM), ("hung up", signal.SIGHUP))
     expect(f"{what}: ends", True, w.wait(lambda t: f"ended by {number.value}" in t.text()))
     expect(f"{what}: a clean terminal", True, w.terminal.clean())
 
-# While a script runs that takes long, Ctrl-C ends it too; and no child goes on where only the parent is told to end.
+# Ctrl-C also ends it while a long script runs. If only the parent gets a signal, its child ends too.
 write(mine, "local t = {} for i = 1, 1e9 do t[i % 1000] = i end\n")
 w = Watch(mine)
 until(children)
@@ -359,7 +359,7 @@ whole = time.monotonic()
 subprocess.run([pianola, "show", mine], capture_output=True)
 whole = time.monotonic() - whole
 expect("the child ends with it", True, spent < whole / 2)
-# A change in the midst: the new one counts, and the old one is ended.
+# If the script changes during a compile, that compile is ended and a new one starts.
 w = Watch(mine)
 until(children)
 child = children()[0]
@@ -368,7 +368,7 @@ expect("a change in the midst", True, w.says(f"watching {mine}: 33 units, 8 B"))
 expect("ends the old one", False, child in children())
 w.end()
 
-# ---- model, cluster, and how it is drawn ----
+# ---- model, cluster, and drawing options ----
 
 write(cluster, "return cluster { memory = 1e9 }\n")
 write(model, open("schedules/models/integers.lua").read())
@@ -383,7 +383,7 @@ expect("the model changes", True, w.wait(lambda t: t.text().split("\n")[-1].star
 expect("but nothing with it", False, "->" in w.terminal.text().split("\n")[-1])
 w.end()
 
-# A long name, and so a long last line: as many as fit.
+# A long name makes a long last line, which is cut to the width.
 deep = f"{room}/{'a' * 250}/{'b' * 250}"
 os.makedirs(deep)
 write(f"{deep}/long.lua", script())
@@ -392,7 +392,7 @@ expect("a long name", True, w.wait(lambda t: t.text().split("\n")[-1] == f"watch
 expect("and its picture", True, w.terminal.text().startswith(show(mine).split("\n")[0][:40]))
 w.end()
 
-# A link: to a file in another folder, which changes there; and the link itself.
+# A link to a file in another folder: the file changes there, then the link itself changes.
 os.mkdir(f"{room}/far")
 write(f"{room}/far/real.lua", script())
 write(f"{room}/far/next.lua", script(batches=6))

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks `pianola frontier`: curves computed elsewhere; each point equals the result of `optimal` under that cap, and no
+# Checks `pianola frontier` against known curves. Each point equals the result of `optimal` under that cap, and no
 # schedule lies below its curve.
 cd "$(dirname "$0")/../../.." || exit 2
 . tests/support/lib.sh
@@ -9,7 +9,7 @@ trap 'rm -rf "$room"' EXIT
 caps=tests/search/optimal/caps.lua
 v=(-D chunks=2 -D v=true -D split=true)
 
-# points ARGS...: prints the proved makespans, or the error
+# points ARGS...: prints the proved makespans, or the error.
 points() { "$PIANOLA" frontier "$@" --json 2>"$room/stderr" >"$room/json" || { cat "$room/stderr"; return; }
     python3 - "$room/json" 2>&1 <<'PY'
 import json, sys
@@ -24,10 +24,10 @@ PY
 expect "unsplit" "96 51 39 33" "$(points $caps)"
 expect "split" "72 41 31 27" "$(points $caps -D split=true)"
 expect "in a V" "- 101 86 59 56 53 52 51" "$(points $caps "${v[@]}" schedules/v_min.lua schedules/v_half.lua schedules/zbv.lua)"
-expect "what is known of the V" "v_min 4 59, v_half 6 53, zbv 8 51" "$(python3 -c '
+expect "known schedules of the V" "v_min 4 59, v_half 6 53, zbv 8 51" "$(python3 -c '
 import json, sys
 print(", ".join("%s %s %s" % (k["schedule"], k["peak"], k["makespan"]) for p in json.load(open(sys.argv[1]))["points"] for k in p["known"]))' "$room/json")"
-expect "a script's own cap does not count" "96 51 39 33" "$(points $caps -D caps=2)"
+expect "a script's own cap is ignored" "96 51 39 33" "$(points $caps -D caps=2)"
 expect "8 ranks" "272 145 102 79 68 61 58 55" "$(points $caps -D workers=8 -D batches=16 -D split=true)"
 
 # Each point equals the result of optimal with the cap in the script.
@@ -35,7 +35,7 @@ latency=(--cluster schedules/clusters/latency.lua -D latency=1)
 expect "a latency of 1, one cap at a time" "$(for cap in 1 2 3 4 5 6; do
     "$PIANOLA" optimal $caps -D caps=$cap "${latency[@]}" --json | sed -nE 's/.*"makespan": ([^,]*).*/\1/p'
 done | paste -sd' ')" "$(points $caps "${latency[@]}")"
-expect "and no more room helps" 39 "$("$PIANOLA" optimal $caps -D caps=99 "${latency[@]}" --json | sed -nE 's/.*"makespan": ([^,]*).*/\1/p')"
+expect "more room does not help" 39 "$("$PIANOLA" optimal $caps -D caps=99 "${latency[@]}" --json | sed -nE 's/.*"makespan": ([^,]*).*/\1/p')"
 
 # No schedule lies below the curve of its own jobs. Takes makespans and peaks from `show`.
 for script in schedules/*.lua; do
@@ -92,38 +92,40 @@ last=inf
 while read -r memory makespan script proof; do
     expect "$memory bytes: the script's makespan" "$makespan" "$("$PIANOLA" optimal "$script" "${gpt[@]:1}" --time 1 --json | sed -nE 's/.*"own": ([^,]*).*/\1/p')"
     expect "$memory bytes: the certificate" 0 "$("$PIANOLA" check-bound "$proof" >"$room/bound" 2>&1; echo $?)"
-    expect "$memory bytes: the plan has messages and gaps besides" yes "$(ranks peak_bytes "$script" "${gpt[@]:1}" --memory least |
+    expect "$memory bytes: the plan adds only messages and gaps" yes "$(ranks peak_bytes "$script" "${gpt[@]:1}" --memory least |
         tr , '\n' | awk -v m="$memory" '$1 > most { most = $1 } END { print (most >= m && most < m * 1.2 ? "yes" : most) }')"
     less=$("$PIANOLA" optimal "${gpt[@]}" --memory $((memory - 1)) --json 2>/dev/null)
-    expect "a byte less than $memory: $last at best" "$last" "$(sed -nE 's/.*"lower_bound": ([^,]*).*/\1/p; s/.*no room.*|.*leave room for no order at all.*/inf/p' <<<"$less")"
+    expect "one byte less than $memory: $last at best" "$last" "$(sed -nE 's/.*"lower_bound": ([^,]*).*/\1/p; s/.*no room.*|.*leave room for no order at all.*/inf/p' <<<"$less")"
     last=$makespan
 done < <(python3 -c '
 import json, sys
 for p in json.load(open(sys.argv[1]))["points"]:
     print(p["memory"], p["makespan"], p["script"], p["certificate"])' "$room/bytes.json")
 "$PIANOLA" frontier schedules/zb_h1.lua --model schedules/models/gpt.lua --bytes -D workers=3 -D batches=4 --json >"$room/caps.json" 2>"$room/stderr"
-expect "over bytes a script's own caps do not count: with enough, its best order without a cap" \
+expect "over bytes a script's own caps are ignored: the last point is the best order without a cap" \
     "$(points schedules/zb_h1.lua --model schedules/models/gpt.lua -D workers=3 -D batches=4 | awk '{ print $NF }')" "$(python3 -c '
 import json, sys
 print(json.load(open(sys.argv[1]))["points"][-1]["makespan"])' "$room/caps.json" 2>&1)"
-expect "what is known lies at the last point before it" "1f1b gpipe" "$(python3 -c '
+expect "known schedules are listed at the last point below their memory" "1f1b gpipe" "$(python3 -c '
 import json, sys
 print(*(k["schedule"] for k in json.load(open(sys.argv[1]))["points"][-1]["known"]))' "$room/bytes.json")"
 
 # Jobs of unequal size are weighted by their share of the model.
 expect "1F1B has half as many stages as the V" '{"schedule": "1f1b", "peak": 8, "makespan": 66}' \
     "$("$PIANOLA" frontier schedules/zbv.lua schedules/1f1b.lua --json | grep -o '{"schedule": "1f1b"[^}]*}')"
-expect "its size is the first one's" '{"schedule": "1f1b", "peak": 6, "makespan": 45}' \
+expect "it gets the size of the first script" '{"schedule": "1f1b", "peak": 6, "makespan": 45}' \
     "$("$PIANOLA" frontier schedules/zb_h1.lua schedules/1f1b.lua -D workers=6 -D batches=10 --json | grep -o '{"schedule": "1f1b"[^}]*}')"
 
-# A search that is cut short says so, and its bounds hold: with more time, these are proved to be 201, 178 and 111.
+# A search that is cut short reports it, and its bounds hold: with more time, the makespans are proved to be 201, 178
+# and 111.
 got=$(points $caps -D workers=6 -D batches=12 "${v[@]}" --time 1)
 expect "cut short" yes "$([[ $got == *..* ]] && echo yes || echo "$got")"
-expect "the truth is between" "yes yes yes" "$(for i in 2 3 4; do cut -d' ' -f$i <<<"$got"; done | awk -F'[.][.]' '
+expect "the optimum lies within the bounds" \
+    "yes yes yes" "$(for i in 2 3 4; do cut -d' ' -f$i <<<"$got"; done | awk -F'[.][.]' '
     BEGIN { split("201 178 111", truth, " ") } { print $1 <= truth[NR] && truth[NR] <= $NF ? "yes" : $0 }' | paste -sd' ')"
 
 "$PIANOLA" frontier $caps -D workers=6 -D batches=12 "${v[@]}" --time 1 --json -o "$room/cut" >"$room/json" 2>/dev/null
-expect "each certificate that is named proves its bound" "" "$(python3 -c '
+expect "each listed certificate proves its bound" "" "$(python3 -c '
 import json, subprocess, sys
 for p in json.load(open(sys.argv[2]))["points"]:
     got = json.loads(subprocess.run([sys.argv[1], "check-bound", p["certificate"], "--json"], capture_output=True).stdout or "{}")
@@ -137,8 +139,8 @@ END
 "$PIANOLA" frontier $caps "${v[@]}" schedules/v_min.lua schedules/zb_h1.lua "$room/apart.lua" --svg "$room/a.svg" >"$room/a" 2>"$room/stderr"
 expect "no order fits" 1 "$(grep -c '^  1 .* no order fits$' "$room/a")"
 expect "on the curve" 1 "$(grep -c '^  4  .* 59  .* 59  yes     v_min$' "$room/a")"
-expect "above it" 1 "$(grep -c '^  8  .* 51  .* 51  yes     zb_h1 54' "$room/a")"
-expect "left out, and nothing else on stderr" "pianola: left out: apart: 2 ranks and 2 microbatches, not 4 and 8" "$(cat "$room/stderr")"
+expect "above the curve" 1 "$(grep -c '^  8  .* 51  .* 51  yes     zb_h1 54' "$room/a")"
+expect "a script that is left out, and nothing else on stderr" "pianola: left out: apart: 2 ranks and 2 microbatches, not 4 and 8" "$(cat "$room/stderr")"
 well_formed "the picture" "$room/a.svg"
 as_png "the picture" "$room/a.svg"
 expect "a circle for each schedule" 2 "$(grep -c '^<circle' "$room/a.svg")"
@@ -146,25 +148,25 @@ expect "a step for each cap" 7 "$(grep '^<path class="z"' "$room/a.svg" | grep -
 "$PIANOLA" frontier $caps "${v[@]}" schedules/v_min.lua schedules/zb_h1.lua "$room/apart.lua" --svg "$room/b.svg" --html "$room/b.html" >"$room/b"
 expect "the same bytes twice" "" "$(cmp "$room/a" "$room/b" 2>&1; cmp "$room/a.svg" "$room/b.svg" 2>&1)"
 expect "a page has the same curve" "" "$(sed -n '/<div id="picture">/,/<\/svg>/p' "$room/b.html" | sed 's/.*<div id="picture">//' | sed '/<\/svg>/q' | diff - "$room/b.svg" | head -n 3)"
-expect "and the same figures" "" "$(sed -n '/<pre>/,/<\/pre>/p' "$room/b.html" | sed 's/.*<pre>//; /<\/pre>/d' | diff - "$room/a" | head -n 3)"
+expect "a page has the same figures" "" "$(sed -n '/<pre>/,/<\/pre>/p' "$room/b.html" | sed 's/.*<pre>//; /<\/pre>/d' | diff - "$room/a" | head -n 3)"
 
 # Errors
 says() { expect "$1" "2 1" "$("$PIANOLA" frontier "${@:3}" >"$room/out" 2>"$room/stderr"; echo "$? $(grep -c -e "$2" "$room/stderr")")"; }
 says "teams" "jobs that each run alone on one rank" schedules/tp.lua
-says "no parameter" "none of the scripts has this parameter" schedules/1f1b.lua schedules/gpipe.lua -D chunky=2
-says "over what is read" "this file is read" $caps --svg $caps
+says "an unknown parameter" "none of the scripts has this parameter" schedules/1f1b.lua schedules/gpipe.lua -D chunky=2
+says "the picture over an input" "this file is read" $caps --svg $caps
 says "the picture to stdout" "name a file for the picture" $caps --svg -
 says "the page to stdout" "name a file for the picture" $caps --html -
 says "bytes without a model" "give --model" $caps --bytes
 says "points into a file" "-o takes a folder" $caps -o "$room/a.svg"
 says "points to stdout" "which go into a folder" $caps -o -
-says "into no folder" "No such file" $caps --svg "$room/none/a.svg"
-says "backwards elsewhere" "with a cap, the best order is searched where both run on one rank" "$room/apart.lua"
+says "a picture into a missing folder" "No such file" $caps --svg "$room/none/a.svg"
+says "backwards on other ranks" "with a cap, the best order is searched where both run on one rank" "$room/apart.lua"
 
 # schedules/best-schedule.md shows what the commands print.
 page=$(sed -n '/^## Memory against time/,/^## Limits/p' schedules/best-schedule.md)
 expect "schedules/best-schedule.md" "$(sed -n '/^```$/,/^```$/{/^```$/d;p}' <<<"$page")" \
     "$(sed -nE 's/^    \$ build.pianola frontier (.*)/\1/p' <<<"$page" | while read -r shown; do eval "$PIANOLA frontier $shown"; done)"
-expect "its table" "$(points $caps -D caps=1) | $(points $caps -D split=true) | $(points $caps "${v[@]}") | $(points $caps "${latency[@]}")" \
+expect "the table in schedules/best-schedule.md" "$(points $caps -D caps=1) | $(points $caps -D split=true) | $(points $caps "${v[@]}") | $(points $caps "${latency[@]}")" \
     "$(sed -nE '/^\| [at].* \|/{s/^\| [^|]*\|//;s/[ |]+/ /g;s/^ | $//g;s/none/-/;p}' <<<"$page" | paste -sd'|' | sed 's/|/ | /g')"
 finish

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the best orders through the real command against figures computed elsewhere. Each has a certificate that the
-# checker accepts, and a script that is proved, takes the reported time, and trains.
+# Checks the best orders through the real command against known figures. Each has a certificate that the checker
+# accepts, and a script that is proved, takes the reported time, and trains.
 cd "$(dirname "$0")/../../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d) || exit 2
@@ -17,7 +17,7 @@ best() {
     expect "$what" "$want $want true" "$(value makespan "$got") $(value lower_bound "$got") $(value optimal "$got")"
     expect "$what: the certificate" "true $want" \
         "$(got=$("$PIANOLA" check-bound "$room/best.bound" --json); echo "$(value accepted "$got") $(value limit "$got")")"
-    expect "$what: the certificate is the script's" "true" \
+    expect "$what: the certificate belongs to the script" "true" \
         "$(value accepted "$("$PIANOLA" check-bound "$room/best.bound" tests/search/optimal/caps.lua "$@" --json)")"
     local cluster=()
     [[ "$*" != *latency* ]] || cluster=("${latency[@]}")
@@ -60,14 +60,15 @@ rm -f "$room"/best.*
 for script in schedules/*.lua; do
     got=$("$PIANOLA" optimal "$script" --json -o "$room/best.lua" 2>/dev/null)
     if [[ $got == *"searched for jobs that each run alone on one rank"* ]]; then
-        expect "$script: says why not" 1 "$(grep -cE 'teams|update|pairs' <<<"$got")"
+        expect "$script: says why it is refused" 1 "$(grep -cE 'teams|update|pairs' <<<"$got")"
         continue
     fi
     if [[ $got == *"leave -o out"* ]]; then
         expect "$script: nothing is written" "" "$(ls "$room" | grep best)"
         got=$("$PIANOLA" optimal "$script" --json 2>&1)
     else
-        expect "$script: what is written" "$(value makespan "$got") true 0" "$(figure makespan "$room/best.lua") $(
+        expect "$script: the written script takes the reported time" \
+            "$(value makespan "$got") true 0" "$(figure makespan "$room/best.lua") $(
             value accepted "$("$PIANOLA" check-bound "$room/best.bound" "$script" --json)") $(
             "$PIANOLA" check "$room/best.lua" >/dev/null 2>&1; echo $?)"
     fi
@@ -102,7 +103,7 @@ says "a certificate over the script" "read.bound: this file is an input" "$room/
 timeout --preserve-status -k 20 -s INT 1 env --default-signal=INT "$PIANOLA" optimal tests/search/optimal/caps.lua -D workers=8 \
     -D batches=24 -D chunks=2 -D v=true -D split=true -D caps=10 --time 60 -o "$room/out/cut.lua" >"$room/said" 2>&1
 expect "interrupted" 130 $?
-expect "it says nothing" "" "$(cat "$room/said")"
+expect "it prints nothing" "" "$(cat "$room/said")"
 expect "nothing is left or changed" "$before" "$(ls -lA "$room/out")"
 # With noise, the figures equal show's for the written script, and the bound still applies to the makespan.
 noise() { "$PIANOLA" show "$@" --jitter 10% --json | sed -nE 's/.*"mean": ([^,]*), "p95": ([^,]*),.*/\1 \2/p'; }
@@ -114,14 +115,14 @@ for options in "-D caps=3 -D split=true" "-D caps=5 -D split=true -D chunks=2 -D
     expect "$options: mean and p95" "$(noise "$room/noisy.lua")" "$(sed -nE 's/.*"mean": ([^,]*), "p95": ([^,]*),.*/\1 \2/p' "$room/noisy")"
     expect "$options: no worse than before" yes "$(sed -nE 's/.*"p95": ([^,]*),.*"p95_before": ([^,}]*).*/\1 \2/p' "$room/noisy" |
         awk '{ print ($1 <= $2 ? "yes" : $0) }')"
-    expect "$options: it runs" 0 "$("$PIANOLA" check "$room/noisy.lua" >/dev/null 2>&1; echo $?)"
+    expect "$options: the script is proved" 0 "$("$PIANOLA" check "$room/noisy.lua" >/dev/null 2>&1; echo $?)"
     expect "$options: its certificate" "$("$PIANOLA" check-bound "$room/calm.bound" | cut -d: -f2)" "$("$PIANOLA" check-bound "$room/noisy.bound" | cut -d: -f2)"
 done
-expect "noise counts for the makespan" "pianola: error: --jitter: noise counts for the makespan, not for --objective span or period" \
+expect "noise applies to the makespan only" "pianola: error: --jitter: noise counts for the makespan, not for --objective span or period" \
     "$("$PIANOLA" optimal tests/search/optimal/caps.lua --objective span --jitter 10% 2>&1)"
 expect "recomputing costs time" "41" "$("$PIANOLA" optimal schedules/1f1b.lua --recompute --json | sed -nE 's/.*"makespan": ([^,]*),.*/\1/p')"
 
-# Sums of decimal fractions show no rounding errors, and a bound that is reached is not above what reaches it.
+# Sums of decimal fractions are printed without rounding errors, and a bound never exceeds a makespan that reaches it.
 cat >"$room/fractions.lua" <<'LUA'
 return schedule { workers = 4, stages = 4, batches = 4, w = function(s) return s, s end,
   n = function(s, b, d) return b end, cost = function(s, b, d) return d == "F" and 1.1 or 2.3 + 0.1 * s end }

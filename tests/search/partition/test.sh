@@ -9,7 +9,7 @@ trap 'rm -rf "$room"' EXIT
 vgg=tests/search/partition/vgg16.txt
 
 cut_up() { "$PIANOLA" partition "$@" 2>&1; }
-# of KEY ARGS...: prints a figure, to four digits, or a list. stages ARGS...: prints first-last:replicas of each stage.
+# of KEY ARGS...: prints a figure to four digits, or a list. stages ARGS...: prints first-last:replicas of each stage.
 of() { cut_up "${@:2}" --json | sed -nE "s/^  \"$1\": \[?([^]]*[^],])\]?,?$/\1/p;/error:/p" | awk '/^[0-9.e-]+$/ { $0 = sprintf("%.4g", $0) } 1'; }
 stages() { cut_up "$@" --json | sed -nE 's/.*"first": ([0-9]+), "last": ([0-9]+), "replicas": ([0-9]+).*/\1-\2:\3/p;/error:/p' | paste -sd' '; }
 # chain NAME LAYER...: writes a profile of layers "milliseconds activations weights" in a chain.
@@ -28,16 +28,16 @@ chain() {
 four="--profile $vgg --workers 4 --bandwidth 1e9 --sum"
 eight="--profile $vgg --workers 8 --bandwidth 1.25e9 --sum"
 expect "4 workers: 3-1" "0-14:3 15-39:1" "$(stages $four)"
-expect "times as fast as one" 3.827 "$(of speedup $four)"
-expect "times as fast as data parallelism" 3.319 "$(of speedup_over_data_parallel $four)"
+expect "speedup over one worker" 3.827 "$(of speedup $four)"
+expect "speedup over data parallelism" 3.319 "$(of speedup_over_data_parallel $four)"
 expect "seconds" 0.1757 "$(of seconds $four)"
 expect "NOAM" 2 "$(of noam $four)"
 expect "8 workers, with transfers: 7-1" "0-23:7 24-39:1" "$(stages $eight --transfers)"
-expect "times as fast as one, with transfers" 6.669 "$(of speedup $eight --transfers)"
-expect "times as fast as data parallelism, with transfers" 2.754 "$(of speedup_over_data_parallel $eight --transfers)"
-expect "8 workers, without" 7.204 "$(of speedup $eight)"
+expect "speedup over one worker, with transfers" 6.669 "$(of speedup $eight --transfers)"
+expect "speedup over data parallelism, with transfers" 2.754 "$(of speedup_over_data_parallel $eight --transfers)"
+expect "8 workers, without transfers" 7.204 "$(of speedup $eight)"
 # The paper's formula hides the smaller of computation and synchronization: 508.686 ms / 3.
-expect "the larger instead of the sum: 3-1" "0-14:3 15-39:1 0.1696" \
+expect "the larger of computation and synchronization: 3-1" "0-14:3 15-39:1 0.1696" \
     "$(stages ${four% --sum}) $(of seconds ${four% --sum})"
 
 # ---- NOAM, warm-ups and versions (Harlap 2018, section 3.3) ----
@@ -60,7 +60,7 @@ one="--profile $room/one.txt --workers 4 --bandwidth 10"
 expect "by servers" 7.5 "$(of seconds $one --sync server)"
 expect "by servers, the default" 7.5 "$(of seconds $one)"
 expect "in a ring" 3.75 "$(of seconds $one --sync ring)"
-expect "the sum" 5.75 "$(of seconds $one --sync ring --sum)"
+expect "the sum of computation and synchronization" 5.75 "$(of seconds $one --sync ring --sum)"
 # Two layers of 1 s: two stages take 1 s per minibatch, unless 30 bytes cross twice, in 2 x 30 / 10 s.
 chain two.txt "1000 30 100" "1000 0 100"
 two="--profile $room/two.txt --workers 2 --bandwidth 10"
@@ -72,7 +72,7 @@ expect "levels" "0.5 0-0:2 1-1:2" "$(of seconds ${two%%--w*} --levels 2x1000,2x1
 # The first of two stages keeps two minibatches: (30 + 100) x 2 bytes. One stage on both ranks keeps 230.
 expect "just enough memory" "0-1:2" "$(stages $two --memory 230)"
 expect "memory for two stages" "0-0:1 1-1:1" "$(stages $two --memory 260)"
-expect "too little" "pianola: error: no partition of $room/two.txt fits into 229 bytes on each of 2 ranks: a stage keeps its weights, and its layers' activations, once per minibatch that it has at a time; give --memory or --workers more" \
+expect "too little memory" "pianola: error: no partition of $room/two.txt fits into 229 bytes on each of 2 ranks: a stage keeps its weights, and its layers' activations, once per minibatch that it has at a time; give --memory or --workers more" \
     "$(cut_up $two --memory 229)"
 
 # ---- a branch, an input, and outputs that no layer reads ----
@@ -90,7 +90,7 @@ layer() { echo "$1 -- $2 -- forward_compute_time=$3, backward_compute_time=0, ac
 branch="--profile $room/branch.txt --workers 4 --bandwidth 10"
 expect "a stage per layer" "0-0:1 1-1:1 2-2:1 3-3:1" "$(stages $branch)"
 # Between b and c, the outputs of a and of one of them cross: 2 x (10.5 + 3) / 10.
-expect "what crosses" 2.7 "$(of seconds $branch --transfers | head -1)"
+expect "outputs that cross a cut" 2.7 "$(of seconds $branch --transfers | head -1)"
 
 # ---- schedules ----
 
@@ -100,17 +100,17 @@ more() { # SCRIPT FEW MANY
         'BEGIN { printf "%.4g\n", (b - a) / n }'
 }
 cut_up $four -o "$room/four.lua" >/dev/null
-expect "3-1 runs as fast as it computes" 0.1696 "$(more "$room/four.lua" 96 192)"
-expect "as many live as there are versions" 2,2,2,1 "$(ranks peak_activations "$room/four.lua")"
+expect "3-1 runs at the predicted speed" 0.1696 "$(more "$room/four.lua" 96 192)"
+expect "as many live activations as versions" 2,2,2,1 "$(ranks peak_activations "$room/four.lua")"
 cut_up $eight --transfers -o "$room/eight.lua" >/dev/null
-expect "7-1 runs as fast as it computes" 0.08887 "$(more "$room/eight.lua" 28 56)"
-expect "-o - writes the script alone" "$(cat "$room/four.lua")" "$(cut_up $four -o -)"
+expect "7-1 runs at the predicted speed" 0.08887 "$(more "$room/eight.lua" 28 56)"
+expect "-o - writes only the script" "$(cat "$room/four.lua")" "$(cut_up $four -o -)"
 for n in 2 3 5 6 7 9 12; do
     cut_up --profile $vgg --workers $n --bandwidth 1e9 -o "$room/n.lua" >/dev/null
     expect "$n workers verify" 0 "$("$PIANOLA" check "$room/n.lua" >/dev/null 2>&1; echo $?)"
 done
 cut_up $one -o "$room/one.lua" >/dev/null
-expect "one stage on all verifies" 0 "$("$PIANOLA" check "$room/one.lua" >/dev/null 2>&1; echo $?)"
+expect "one stage on all ranks verifies" 0 "$("$PIANOLA" check "$room/one.lua" >/dev/null 2>&1; echo $?)"
 cut_up --profile $vgg --levels 4x1e10,2x1e9 --transfers -o "$room/levels.lua" >/dev/null
 expect "levels verify" 0 "$("$PIANOLA" check "$room/levels.lua" >/dev/null 2>&1; echo $?)"
 
@@ -125,7 +125,7 @@ return model { input = integers { features = 64, rows = 4 }, layers = layers, op
 echo 'return cluster { link = function() return 0, 1e6 end, flops = 1e6 }' >"$room/cluster.lua"
 model="--model $room/model.lua --cluster $room/cluster.lua"
 step() { figure makespan schedules/serial.lua $model -D batches=$1; }
-expect "one rank's time is that of the serial schedule" "$(awk -v a="$(step 2)" -v b="$(step 3)" 'BEGIN { printf "%.4g\n", b - a }')" \
+expect "one rank's time equals the serial schedule's" "$(awk -v a="$(step 2)" -v b="$(step 3)" 'BEGIN { printf "%.4g\n", b - a }')" \
     "$(cut_up $model --workers 2 --json | awk -F'[:,]' '/"seconds"/ { s = $2 } /"speedup"/ { printf "%.4g\n", s * $2 }')"
 # The written schedule, with the model cut as its comment says, on free links and one rank per stage. Updates take no
 # time, as the partitioner assumes.
@@ -137,7 +137,7 @@ cut_up $apart -o "$room/model_3.lua" >/dev/null
 cut=$(sed -nE 's/.*cut = \{ ([0-9, ]*) \}.*/\1/p' "$room/model_3.lua" | tr -d ' ')
 few=$(figure makespan "$room/model_3.lua" $timed -D cut="$cut" -D batches=24)
 many=$(figure makespan "$room/model_3.lua" $timed -D cut="$cut" -D batches=48)
-expect "three stages of one rank run as fast as it says, but for copies of their weights' versions" "3 yes" \
+expect "three stages of one rank take the predicted time, except for copies of weight versions" "3 yes" \
     "$(stages $apart | wc -w) $(awk -v a="$few" -v b="$many" -v says="$(of seconds $apart)" \
         'BEGIN { each = (b - a) / 24; print (each >= says * 0.999 && each < says * 1.05) ? "yes" : each " " says }')"
 # Weights of a model with a shared token table equal the memory of one rank: 4 x 1/2 x |w| bytes per two minibatches
@@ -146,11 +146,12 @@ gpt="--model schedules/models/gpt.lua -D tied=true"
 expect "weights of a tied model" \
     "$(json schedules/serial.lua $gpt -D stages=1 | sed -nE 's/.*"at_peak": \{ "weights": ([0-9]+).*/\1/p')" \
     "$(cut_up $gpt --cluster schedules/clusters/nodes.lua --workers 2 --bandwidth 1 --json | awk -F'[:,]' '/"seconds"/ { s = $2 } /"speedup_over/ { printf "%.0f\n", s * $2 }')"
-expect "the cluster's slowest link is the bandwidth" "$(stages $model --workers 4 --bandwidth 1e6)" "$(stages $model --workers 4)"
-expect "a cut model" "$room/model.lua:6: error: this model is already cut; to partition it, leave 'cut' out" \
+expect "the cluster's slowest link gives the bandwidth" "$(stages $model --workers 4 --bandwidth 1e6)" "$(stages $model --workers 4)"
+expect "a model that is already cut" \
+    "$room/model.lua:6: error: this model is already cut; to partition it, leave 'cut' out" \
     "$(cut_up $model --workers 2 -D cut=3 | head -1)"
 echo 'return cluster { speed = function(rank) return rank == 0 and 4 or 1 end, flops = 1e6 }' >"$room/unequal.lua"
-expect "a fast rank has no more than it can" \
+expect "a rank of four times the speed takes a quarter of the time" \
     "$(cut_up $model --workers 1 --json | awk -F'[:,]' '/"seconds"/ { printf "%.4g\n", $2 / 4 }')" \
     "$(of seconds --model "$room/model.lua" --cluster "$room/unequal.lua" --workers 1)"
 
@@ -168,7 +169,7 @@ expect "a slow rank has fewer layers" yes "$(unequal | awk '{ most = $1 > most ?
     echo '} }'
 } >"$room/vgg.lua"
 costs="--model $room/vgg.lua --workers 4 --bandwidth 1e9 --sum"
-expect "all of its layers" 40 "$("$PIANOLA" partition $costs --json | sed -n 's/.*"layers": \([0-9]*\),/\1/p')"
+expect "costs: all 40 layers" 40 "$("$PIANOLA" partition $costs --json | sed -n 's/.*"layers": \([0-9]*\),/\1/p')"
 for with in "" --transfers "--memory 12e9" "--sync ring"; do
     expect "costs and profile: the same $with" "$(stages $four $with) $(of seconds $four $with) $(of speedup_over_data_parallel $four $with)" \
         "$(stages $costs $with) $(of seconds $costs $with) $(of speedup_over_data_parallel $costs $with)"
@@ -176,12 +177,12 @@ done
 cut_up $costs -o "$room/costs.lua" >/dev/null
 cut=$(sed -nE 's/.*cut = \{ ([0-9, ]*) \}.*/\1/p' "$room/costs.lua" | tr -d ' ')
 costs="--model $room/vgg.lua -D cut=$cut"
-expect "3-1 of costs runs as fast as it computes" 0.1696 \
+expect "3-1 of costs runs at the predicted speed" 0.1696 \
     "$(awk -v a="$(figure makespan "$room/costs.lua" $costs -D batches=96)" -v b="$(figure makespan "$room/costs.lua" $costs -D batches=192)" 'BEGIN { printf "%.4g\n", (b - a) / 96 }')"
-expect "costs on a cluster: its links" "$(stages --profile $vgg --workers 4 --bandwidth 1e6)" "$(stages --model "$room/vgg.lua" --cluster "$room/cluster.lua" --workers 4)"
+expect "costs use the cluster's links" "$(stages --profile $vgg --workers 4 --bandwidth 1e6)" "$(stages --model "$room/vgg.lua" --cluster "$room/cluster.lua" --workers 4)"
 expect "costs are not trained" "pianola: error: $room/vgg.lua: is a model of costs, which has no layers to train; give one with layers, e.g. --model schedules/models/gpt.lua, or see the prediction: \`pianola show\`" \
     "$("$PIANOLA" run schedules/serial.lua --model "$room/vgg.lua" 2>&1)"
-expect "nor made into programs" "pianola: error: $room/vgg.lua: is a model of costs, which has no layers for the ranks' programs; give one with layers, or see \`pianola show --format streams\` none" \
+expect "costs are not compiled to programs" "pianola: error: $room/vgg.lua: is a model of costs, which has no layers for the ranks' programs; give one with layers, or see \`pianola show --format streams\` none" \
     "$("$PIANOLA" compile schedules/serial.lua --model "$room/vgg.lua" -o "$room/out" 2>&1) $([ -e "$room/out" ] || echo none)"
 expect "buckets of costs" 0 "$("$PIANOLA" check schedules/ddp.lua -D bucket=1000 --model "$room/vgg.lua" >/dev/null 2>&1; echo $?)"
 
@@ -204,23 +205,24 @@ refuse() {
 refuse "no layers" "pianola: error: $room/bad.txt: has no layers; a profile is PipeDream's graph.txt, a line per layer: node1 -- NAME -- forward_compute_time=..., ..." "# nothing"
 refuse "no figures" "$room/bad.txt:2: error: expected a layer: node1 -- NAME -- forward_compute_time=..., backward_compute_time=..., activation_size=..., parameter_size=...; an edge begins with a tab" "$good" "b -- x"
 refuse "a misspelt key" "$room/bad.txt:1: error: expected a key, as in forward_compute_time=1.5; did you mean 'activation_size'?" "${good/activation_size/activation_sice}"
-refuse "a key too few" "$room/bad.txt:1: error: this layer has no parameter_size" "${good%,*}"
+refuse "a missing key" "$room/bad.txt:1: error: this layer has no parameter_size" "${good%,*}"
 refuse "no number" "$room/bad.txt:1: error: expected a number from 0 to 1e100 here, in milliseconds or in bytes" "${good/time=1/time=fast}"
 refuse "a negative number" "$room/bad.txt:1: error: expected a number from 0 to 1e100 here, in milliseconds or in bytes" "${good/time=1/time=-1}"
 refuse "an infinite number" "$room/bad.txt:1: error: expected a number from 0 to 1e100 here, in milliseconds or in bytes" "${good/time=1/time=1e999}"
 refuse "a torn list" "$room/bad.txt:1: error: expected ';' or ']' in this list of sizes" "${good/size=1/size=[1; 2}"
-refuse "rubbish at the end" "$room/bad.txt:1: error: expected ', ' and another figure, or the end of the line" "$good !"
-refuse "a layer twice" "$room/bad.txt:2: error: there are two layers a" "$good" "$good"
+refuse "text after the last key" \
+    "$room/bad.txt:1: error: expected ', ' and another figure, or the end of the line" "$good !"
+refuse "a duplicate layer" "$room/bad.txt:2: error: there are two layers a" "$good" "$good"
 refuse "an edge to nowhere" "$room/bad.txt:2: error: there is no layer b" "$good" '\ta -- b'
 refuse "half an edge" "$room/bad.txt:2: error: expected an edge, such as node1 -- node2" "$good" '\ta'
 refuse "an edge to itself" "$room/bad.txt:2: error: this edge leads from a layer to itself" "$good" '\ta -- a'
 refuse "a cycle" "pianola: error: $room/bad.txt: its edges make a cycle, on which or behind which a is" "$good" "b${good#a}" '\ta -- b' '\tb -- a'
-refuse "inputs alone" "pianola: error: $room/bad.txt: all its layers are called Input" "${good/ x / Input }"
-refuse "no time at all" "pianola: error: $room/bad.txt: its layers take no time at all, so there is nothing to divide" "${good//time=1/time=0}"
+refuse "only inputs" "pianola: error: $room/bad.txt: all its layers are called Input" "${good/ x / Input }"
+refuse "layers that take no time" "pianola: error: $room/bad.txt: its layers take no time at all, so there is nothing to divide" "${good//time=1/time=0}"
 refuse "too many branches" "pianola: error: $room/bad.txt: its branches leave more than 2048 places for a cut; merge the layers of a branch into one, or give a block of branches as one layer" \
     "$good" {b..m}"${good#a}" '\ta -- '{b..m}
-# Chains of any length take time linear in the length. With equal layers, each rank has equally many. A layer may read
-# others besides its predecessor.
+# Chains take time linear in their length. With equal layers, each rank gets the same number. A layer may also read
+# layers other than its predecessor.
 chain() { # LAYERS EDGE ...
     awk -v n="$1" -v rest="${good#a}" 'BEGIN {
         for (i = 1; i <= n; i++) print i rest
@@ -239,12 +241,14 @@ expect "two chains" "pianola: error: $room/chain.txt: its branches leave more th
 
 fails() { expect "$1" "pianola: error: $2" "$(cut_up "${@:3}" | head -1)"; }
 fails "no profile" "\`partition\` needs a --profile FILE or --model FILE.lua" --workers 2
-fails "both" "\`partition\` needs either --profile FILE or --model FILE.lua, not both" --workers 2 --profile $vgg $model
+fails "a profile and a model" \
+    "\`partition\` needs either --profile FILE or --model FILE.lua, not both" --workers 2 --profile $vgg $model
 fails "a file" "\`partition\` takes no file, but got '$vgg'; name a profile with --profile, a model with --model" $vgg
 fails "no workers" "\`partition\` needs --workers N, or --levels such as 4x10e9,2x1.25e9" --profile $vgg
 fails "no bandwidth" "without a cluster \`partition\` needs --bandwidth, in bytes per second, or --levels such as 4x10e9,2x1.25e9" --profile $vgg --workers 2
 fails "too many workers" "--workers 5000: expected at most 1024" --profile $vgg --workers 5000 --bandwidth 1
-fails "very many" "--workers 4294967298: expected at most 1024" --profile $vgg --workers 4294967298 --bandwidth 1
+fails "a number of workers beyond 32 bits" \
+    "--workers 4294967298: expected at most 1024" --profile $vgg --workers 4294967298 --bandwidth 1
 fails "bandwidth 0" "--bandwidth 0: expected bytes per second, such as 1e9" --profile $vgg --workers 2 --bandwidth 0
 fails "a misspelt sync" "--sync rign: expected server or ring; did you mean ring?" --profile $vgg --sync rign
 bad_level="expected the ranks of a group and the bandwidth between them, in bytes per second, then the groups and that between those: 4x10e9,2x1.25e9"

@@ -25,7 +25,7 @@ profile $gpt -o "$room/graph.txt" --fit "$room/fit.lua" >"$room/table"
 expect "exit code" 0 $?
 with="$gpt --cluster $room/fit.lua"
 expect "graph and cluster: the same partition" "$(stages $with)" "$(stages --profile "$room/graph.txt")"
-expect "it has stages" yes "$(stages $with | grep -q '^[0-9.e-]* 0-.*:[1-4]' && echo yes)"
+expect "the partition has stages" yes "$(stages $with | grep -q '^[0-9.e-]* 0-.*:[1-4]' && echo yes)"
 profile $gpt -o "$room/costs.lua" --fit "$room/fit.lua" --json >"$room/json"
 for more in "" --sum --transfers "--memory 4e6" "--sync ring"; do
     expect "costs and cluster: the same partition $more" "$(stages $with $more)" "$(stages --model "$room/costs.lua" $more)"
@@ -38,7 +38,7 @@ sum=$({ layers forward; layers backward; } | tr , '\n' | awk '{ t += $1 } END { 
 expect "a microbatch on one rank" "$sum" "$(figure makespan schedules/serial.lua -D stages="$units" -D batches=1 --model "$room/costs.lua" | awk '{ printf "%.4g", $1 }')"
 "$PIANOLA" check schedules/1f1b.lua -D workers=3 --model "$room/costs.lua" >"$room/out" 2>&1
 expect "it is proved ($(cat "$room/out"))" 0 $?
-expect "-o - writes the costs alone" "return model {" "$(profile $gpt --microbatches 1 --warm-up 0 -o - | grep ^return)"
+expect "-o - writes only the costs" "return model {" "$(profile $gpt --microbatches 1 --warm-up 0 -o - | grep ^return)"
 
 # ---- measured values ----
 
@@ -52,13 +52,14 @@ expect "bytes of weights" "$(json schedules/serial.lua $gpt -D stages=1 | sed -n
 profile $gpt --microbatches 3 --warm-up 0 --json >"$room/json"
 expect "3 microbatches" "3 3" "$(of microbatches) $(of step_microbatches)"
 profile $gpt -D tied=true --microbatches 10 --json >"$room/json"
-expect "10 of them are two steps" "16 8" "$(of microbatches) $(of step_microbatches)"
+expect "10 microbatches are two steps" "16 8" "$(of microbatches) $(of step_microbatches)"
 # 1024 times the work takes much longer.
 echo 'local layers = { linear { width = 1024 }, linear { width = 1024 }, linear { width = 1 }, linear { width = 1 }, linear { width = 128 }, mse {} }
 return model { input = integers { features = 128, rows = 32 }, layers = layers, optimizer = sgd { lr = 0.125 } }' >"$room/wide.lua"
 profile --model "$room/wide.lua" --json >"$room/json"
 expect "the wide layer takes the most" "2 2" "$(for of in forward backward; do layers $of | tr , '\n' | awk '($1 > most) { most = $1; at = NR } END { print at }'; done | paste -sd' ')"
-expect "and far more than a narrow one" yes "$(layers forward | awk -F, '{ print ($2 > 20 * $4 ? "yes" : $0) }')"
+expect "the wide layer takes far longer than a narrow one" \
+    yes "$(layers forward | awk -F, '{ print ($2 > 20 * $4 ? "yes" : $0) }')"
 
 # ---- a step of `run` ----
 
@@ -68,20 +69,20 @@ step=$("$PIANOLA" run schedules/serial.lua -D stages=8 -D batches=8 $gpt -D widt
 awk -v sum="$(of step_sum)" -v own="$(of step_seconds)" -v run="$step" 'BEGIN {
     printf "sum of the times %.4g s, their own steps %.4g s (%+.1f %%), a step of run %.4g s (%+.1f %%)\n", sum, own, 100 * (sum / own - 1), run, 100 * (sum / run - 1)
     exit !(sum > run / 3 && sum < 3 * run && sum > own / 3 && sum < 3 * own) }'
-expect "they agree" 0 $?
+expect "the times agree" 0 $?
 
 # ---- files are complete ----
 
 echo kept >"$room/kept.lua"
 fails() { expect "$1" "$2" "$(profile "${@:3}" | head -1)"; }
-fails "a model that is none" "$room/kept.lua:2: error: syntax error near <eof>" --model "$room/kept.lua" -o "$room/kept.lua.lua"
-expect "nothing is left" "" "$(ls "$room/kept.lua.lua" "$room"/.pianola-* 2>/dev/null)"
+fails "a file that is no model" "$room/kept.lua:2: error: syntax error near <eof>" --model "$room/kept.lua" -o "$room/kept.lua.lua"
+expect "no file is left" "" "$(ls "$room/kept.lua.lua" "$room"/.pianola-* 2>/dev/null)"
 "$PIANOLA" profile $gpt -D width=256 --microbatches 100000 -o "$room/kept.lua" >/dev/null 2>&1 &
 sleep 0.5
 kill -TERM $!
 wait $! 2>/dev/null
 expect "ended by a signal, it leaves the old file" kept "$(cat "$room/kept.lua")"
-expect "and no other" "" "$(ls "$room"/.pianola-* 2>/dev/null)"
+expect "and leaves no other file" "" "$(ls "$room"/.pianola-* 2>/dev/null)"
 
 # ---- errors ----
 
@@ -89,13 +90,13 @@ fails "no model" "pianola: error: \`profile\` times the layers of a model: give 
 fails "a file" "pianola: error: \`profile\` takes no file, but got 'gpt.lua'; name a model with --model" gpt.lua
 fails "a model of costs" "pianola: error: $room/costs.lua: is a model of costs, which says already what its layers take; give one with layers" --model "$room/costs.lua"
 fails "another ending" "pianola: error: -o x.csv: expected a name that ends in .lua, for a model of costs, or in .txt, for PipeDream's graph" $gpt -o x.csv
-fails "an ending alone" "pianola: error: -o .lua: expected a name that ends in .lua, for a model of costs, or in .txt, for PipeDream's graph" $gpt -o .lua
-fails "one file for both" "pianola: error: -o and --fit both write to $room/x.lua" $gpt -o "$room/x.lua" --fit "$room/x.lua"
+fails "only an ending" "pianola: error: -o .lua: expected a name that ends in .lua, for a model of costs, or in .txt, for PipeDream's graph" $gpt -o .lua
+fails "one file for two outputs" "pianola: error: -o and --fit both write to $room/x.lua" $gpt -o "$room/x.lua" --fit "$room/x.lua"
 fails "the model itself" "pianola: error: schedules/models/gpt.lua: this file is an input; name another one to write to" $gpt -o schedules/models/gpt.lua
 fails "a cluster to stdout" "pianola: error: --fit -: the table goes to stdout; name a file" $gpt --fit -
-fails "no folder" "pianola: error: $room/none/x.lua: No such file or directory" $gpt -o "$room/none/x.lua"
+fails "a missing folder" "pianola: error: $room/none/x.lua: No such file or directory" $gpt -o "$room/none/x.lua"
 fails "no microbatches" "pianola: error: --microbatches 0: expected a whole number of at least 1" $gpt --microbatches 0
-fails "too many" "pianola: error: --microbatches: at most 100000 microbatches" $gpt --microbatches 100001
+fails "too many microbatches" "pianola: error: --microbatches: at most 100000 microbatches" $gpt --microbatches 100001
 fails "bf16 on a CPU" "pianola: error: schedules/models/gpt.lua: precision = \"bf16\" runs on GPUs only; train with --device cuda, or set precision = \"fp32\"" $gpt -D precision=bf16
 fails "a graph of stages" "schedules/models/legs.lua:21: error: a model whose layers are stages is already cut; to partition or tune it, give its layers without stages" --model schedules/models/legs.lua
 fails "an unknown parameter" "pianola: error: -D widht=3: no script has a parameter 'widht'; did you mean 'width'?" $gpt -D widht=3

@@ -71,8 +71,8 @@ judge() {
     expect "$what: the best" "$(awk 'NR == 1 { print $1, $2 }' "$room/all")" "$(head -n 1 "$room/ten")"
     expect "$what: all of the best are candidates" "" "$(awk 'NR == FNR { has[$1 " " $2] = 1; next } !($0 in has)' "$room/all" "$room/ten")"
     # Candidates with equal makespan and peak may differ, so the tuned list may repeat a pair.
-    expect "$what: none is left out" "" "$(awk 'NR == FNR { tuned[$1 " " $2] = 1; last = $1; next } $1 < last && !(($1 " " $2) in tuned)' "$room/ten" "$room/all")"
-    expect "$what: ten, or all" yes "$([ "$(wc -l <"$room/ten")" = 10 ] || [ "$(sort -u "$room/all" | cut -d' ' -f1,2 | sort -u | wc -l)" = "$(wc -l <"$room/ten")" ] && echo yes)"
+    expect "$what: no better candidate is left out" "" "$(awk 'NR == FNR { tuned[$1 " " $2] = 1; last = $1; next } $1 < last && !(($1 " " $2) in tuned)' "$room/ten" "$room/all")"
+    expect "$what: ten results, or all candidates" yes "$([ "$(wc -l <"$room/ten")" = 10 ] || [ "$(sort -u "$room/all" | cut -d' ' -f1,2 | sort -u | wc -l)" = "$(wc -l <"$room/ten")" ] && echo yes)"
     expect "$what: no bound is above its makespan" "" "$(sed -nE 's/.*"makespan": ([^,]*), "lower_bound": ([^,]*),.*/\1 \2/p' "$room/tuned" | awk '$2 > $1')"
 }
 
@@ -94,22 +94,22 @@ expect "without a limit" yes "$([ -n "$free" ] && echo yes)"
 before=
 for limit in 1500000 2000000 3000000 5000000 9000000 20000000; do
     tune --json "${some[@]}" --memory $limit >"$room/limited"
-    expect "--memory $limit: peaks above it" "" \
+    expect "--memory $limit: no peak exceeds it" "" \
         "$(sed -nE 's/.*"peak_bytes": ([0-9]*).*/\1/p' "$room/limited" | awk -v limit=$limit '$1 > limit')"
     now=$(sed -nE 's/.*"makespan": ([^,]*), .*/\1/p' "$room/limited" | head -n 1)
     expect "--memory $limit: not slower than with less" "" \
         "$(awk -v before="${before:-inf}" -v now="${now:-none}" 'BEGIN { if (before != "inf" && (now == "none" || now > before * (1 + 1e-12))) print before, now }')"
     before=${now:-$before}
 done
-expect "with much: as without a limit" "$free" "$before"
+expect "a high limit gives the result without a limit" "$free" "$before"
 nothing=$(tune "${some[@]}" --memory 50000)
 need=$(sed -nE 's/.* takes is ([0-9]+) bytes of a rank: .*/\1/p' <<<"$nothing")
 expect "nothing fits" "pianola: error: no candidate fits into 50000 bytes; the least that any of them takes is $need bytes of a rank" \
     "$(cut -d: -f1-3 <<<"$nothing")"
 options=$(sed 's/.*pianola show //' <<<"$nothing")
 # shellcheck disable=SC2086
-expect "what is named fits" 0 "$("$PIANOLA" show $options >/dev/null 2>&1; echo $?)"
-expect "with that memory something fits" "" "$(tune "${some[@]}" --memory "${need:-0}" | grep error)"
+expect "the named command line compiles" 0 "$("$PIANOLA" show $options >/dev/null 2>&1; echo $?)"
+expect "a candidate fits into the named memory" "" "$(tune "${some[@]}" --memory "${need:-0}" | grep error)"
 
 # ---- the best of each schedule ----
 
@@ -124,11 +124,11 @@ done
 rows() { sed -nE 's/^    pianola show schedules\/([a-z0-9_]*)\.lua.*/\1/p'; }
 tune "${some[@]}" >"$room/brief"
 expect "each schedule once" "1f1b 1f1b_ddp 1f1b_fsdp" "$(rows <"$room/brief" | sort | paste -sd' ')"
-expect "where the others are" "the best of each schedule; --all prints 8 more variants of them, which are among the 10 best" \
+expect "the output says how to see the others" "the best of each schedule; --all prints 8 more variants of them, which are among the 10 best" \
     "$(grep -- --all "$room/brief")"
 tune "${some[@]}" --all >"$room/whole"
-expect "--all: as JSON" "$(sed -nE 's/.*"schedule": "([^"]*)", "best_of_schedule.*/\1/p' "$room/families")" "$(rows <"$room/whole")"
-expect "--all: nothing is left to print" 0 "$(grep -c -- --all "$room/whole")"
+expect "--all: the same list as JSON's" "$(sed -nE 's/.*"schedule": "([^"]*)", "best_of_schedule.*/\1/p' "$room/families")" "$(rows <"$room/whole")"
+expect "--all: no hint of more variants" 0 "$(grep -c -- --all "$room/whole")"
 
 # ---- the same bytes on any machine ----
 
@@ -167,7 +167,7 @@ written() {
     # shellcheck disable=SC2086
     "$PIANOLA" check $line >/dev/null
     expect "$name: check" 0 $?
-    expect "$name: no parameter of its own on the line" "" \
+    expect "$name: the command line sets no parameter of the script" "" \
         "$(grep -oE -- '-D (workers|batches|replicas|zero|tensor|data|chunks|split)=' <<<"$line")"
 }
 train() { # on all ranks, as on one
@@ -184,9 +184,9 @@ written again "$S/breadth_first.lua" "${integers[@]}" "${links[@]}" --workers 2 
 written sequence "$S/dualpipev.lua" "${gpt[@]}" -D context=16 "${links[@]}" --workers 2 --rows 8 --recompute -D tensor=1
 # A script whose defaults are not plain values is refused, and nothing is written.
 sed 's/^local p = params .*/local defaults = { workers = 4, batches = 8 }\nlocal p = params(defaults)/' $S/zb_h1.lua >"$room/odd.lua"
-expect "not plain" "pianola: error: -o: it is not plain where the script sets workers, so it cannot be written with another value: see above for the options that give it" \
+expect "defaults that are not plain" "pianola: error: -o: it is not plain where the script sets workers, so it cannot be written with another value: see above for the options that give it" \
     "$(tune "$room/odd.lua" "${integers[@]}" "${links[@]}" --workers 2 --rows 4 -o "$room/none.lua" | grep error)"
-expect "not plain: nothing is written" no "$([ -e "$room/none.lua" ] && echo yes || echo no)"
+expect "defaults that are not plain: nothing is written" no "$([ -e "$room/none.lua" ] && echo yes || echo no)"
 # Comments, strings and functions with the same words are not defaults.
 cat >"$room/words.lua" <<'LUA'
 -- params { workers = 1 }
@@ -206,13 +206,13 @@ written tricky "$room/words.lua" "${integers[@]}" "${links[@]}" --workers 2 --ro
 slow=("$S/1f1b.lua" --model schedules/models/gpt.lua --cluster schedules/clusters/nodes.lua --workers 4 --rows 64 -D batches=8 -D tensor=1)
 tune --json "${slow[@]}" -o "$room/better.lua" >"$room/better.json"
 line=$(sed -nE 's/^-- pianola show //p' "$room/better.lua")
-expect "before: the first's makespan" "$(first "$room/better.json")" "$(part 1 "$room/better.json")"
+expect "before: the makespan of the first result" "$(first "$room/better.json")" "$(part 1 "$room/better.json")"
 # shellcheck disable=SC2086
-expect "after: what the script takes" "$(part 2 "$room/better.json")" "$(figure makespan $line)"
-expect "long links: forwards ahead take off a third" yes \
+expect "after: the written script's makespan" "$(part 2 "$room/better.json")" "$(figure makespan $line)"
+expect "long links: running forwards ahead saves a third" yes \
     "$(awk -v a="$(part 1 "$room/better.json")" -v b="$(part 2 "$room/better.json")" 'BEGIN { print (a > 0 && b > 0 && b < a * 2 / 3 ? "yes" : a " " b) }')"
 train "a better order"
-expect "in words" 1 "$(tune "${slow[@]}" | grep -cE '^local search over 8000 orders of the first.s jobs: [0-9.]+ instead of [0-9.]+ µs')"
+expect "the line about the local search" 1 "$(tune "${slow[@]}" | grep -cE '^local search over 8000 orders of the first.s jobs: [0-9.]+ instead of [0-9.]+ µs')"
 taskset -c 0 "$PIANOLA" tune --json "${slow[@]}" >"$room/one.json"
 expect "1 core and all of them" "" "$(diff "$room/one.json" "$room/better.json" | head -n 5)"
 expect "updates of a team's members stay as they are" 1 \
@@ -225,9 +225,9 @@ noise() { "$PIANOLA" show "$@" --jitter 10% --runs 100 --json | sed -nE 's/.*"me
 tune --json "${slow[@]}" --jitter 10% --runs 100 -o "$room/noisy.lua" >"$room/noisy.json"
 line=$(sed -nE 's/^-- pianola show //p' "$room/noisy.lua")
 # shellcheck disable=SC2086
-expect "p95 of the better order: what show says" "$(part 2 "$room/noisy.json")" "$(noise $line | cut -d' ' -f2)"
+expect "p95 of the better order equals show's" "$(part 2 "$room/noisy.json")" "$(noise $line | cut -d' ' -f2)"
 sed -nE 's/.*"mean": ([^,]*), "p95": ([^,]*),.*"options": "([^"]*)".*/\1 \2 \3/p' "$room/noisy.json" >"$room/lines"
-expect "each with its mean and p95" yes "$([ "$(wc -l <"$room/lines")" -ge 2 ] && echo yes)"
+expect "every result has a mean and a p95" yes "$([ "$(wc -l <"$room/lines")" -ge 2 ] && echo yes)"
 while read -r mean p95 line; do
     # shellcheck disable=SC2086
     expect "$line: mean and p95" "$mean $p95" "$(noise $line)"
@@ -251,7 +251,8 @@ says "$S/asp.lua: its updates are within the step: it trains otherwise" $S/asp.l
 says "none of 11 candidates compiles:" $S/chimera.lua "${integers[@]}" "${links[@]}" --workers 3 -D tensor=1 --rows 96 --recompute
 sed 's/^  order = /  tune = { chnks = { 2 } }, order = /;s/^  n = /  tune = { chnks = { 2 } }, n = /' $S/1f1b.lua >"$room/wrong.lua"
 expect "tune names no parameter" yes "$("$PIANOLA" check "$room/wrong.lua" 2>&1 | grep -q "tune names \"chnks\", which is not a parameter of this script" && echo yes)"
-expect "what is not tried is named" "  not tried: asp: its updates are within the step: it trains otherwise" \
+expect "a schedule that is not tried is named" \
+    "  not tried: asp: its updates are within the step: it trains otherwise" \
     "$(tune $S/1f1b.lua $S/asp.lua "${integers[@]}" "${links[@]}" --workers 2 --rows 2 | grep asp)"
 
 # ---- reasons are sentences about schedules, not messages of the compiler's parser ----
@@ -260,27 +261,27 @@ expect "what is not tried is named" "  not tried: asp: its updates are within th
 # equal shares. The best has teams there, whose jobs no sequence can list.
 unequal=(--model schedules/models/gpt.lua --cluster schedules/clusters/unequal.lua -D flops=1e12 --workers 4 --rows 16)
 tune "${unequal[@]}" >"$room/unequal"
-expect "no file and line, and no word of sequences" "" "$(grep -E '\.lua:[0-9]|sequence\[' "$room/unequal")"
+expect "no file and line, and no mention of sequences" "" "$(grep -E '\.lua:[0-9]|sequence\[' "$room/unequal")"
 expect "teams: no local search" "local search over orders of the first: not tried: teams of ranks share its stages, and the search moves jobs of single ranks" \
     "$(grep '^local search' "$room/unequal")"
 slower=$(best makespan $S/terapipe.lua $S/1f1b.lua "${unequal[@]}" | head -n 1)
 equal=$(best makespan $S/terapipe.lua $S/1f1b.lua "${unequal[@]}" -D speed=1 | head -n 1)
-expect "half the speed of one rank: 8/7 of the time at least, 3/2 at most" yes \
+expect "one rank at half speed: at least 8/7 of the time, at most 3/2" yes \
     "$(awk -v a="$equal" -v b="$slower" 'BEGIN { print (b >= a * 8 / 7 && b < a * 3 / 2 ? "yes" : b " " a) }')"
 printf '%s\n' 'local p = params { workers = 4, batches = 8 }' 'return schedule {' \
     '  workers = p.workers, stages = p.workers batches = p.batches,' '}' >"$room/syntax.lua"
-expect "a syntax error ends it" "$room/syntax.lua:3: error: '}' expected (to close '{' at line 2) near 'batches'
+expect "a syntax error ends the search" "$room/syntax.lua:3: error: '}' expected (to close '{' at line 2) near 'batches'
     3 |   workers = p.workers, stages = p.workers batches = p.batches," \
     "$(tune "$room/syntax.lua" $S/1f1b.lua "${integers[@]}" "${links[@]}" --workers 2 --rows 2 | head -n 2)"
 # A script that fails with some of its parameters is refused with exactly these.
 printf '%s\n' 'local p = params { workers = 4, batches = 8 }' 'local t = p.batches > 1 and { p.workers } or nil' 'return schedule {' \
     '  workers = p.workers, stages = p.workers, batches = p.batches,' '  w = function(s, b, d) return t[1] and s, s end, n = backward_first,' \
     '}' >"$room/some.lua"
-expect "a script that fails sometimes" "  refused 2: some fails at its line 5: attempt to index a nil value (upvalue 't'), in w() for 0F0" \
+expect "a script that fails for some parameters" "  refused 2: some fails at its line 5: attempt to index a nil value (upvalue 't'), in w() for 0F0" \
     "$(tune "$room/some.lua" "${integers[@]}" "${links[@]}" --workers 2 --rows 2 -D tensor=1 | grep refused.*some)"
 
-expect "the head says how long rows are" "gpt on 2 ranks, 8 rows a step, 64 tokens a row" "$(tune $S/1f1b.lua "${gpt[@]}" "${links[@]}" --workers 2 --rows 8 | head -n 1)"
-expect "rows that are no sequences have no tokens" "integers on 2 ranks, 8 rows a step" "$(tune $S/1f1b.lua "${integers[@]}" "${links[@]}" --workers 2 --rows 8 | head -n 1)"
+expect "the heading gives the length of a row" "gpt on 2 ranks, 8 rows a step, 64 tokens a row" "$(tune $S/1f1b.lua "${gpt[@]}" "${links[@]}" --workers 2 --rows 8 | head -n 1)"
+expect "rows that are not sequences have no tokens" "integers on 2 ranks, 8 rows a step" "$(tune $S/1f1b.lua "${integers[@]}" "${links[@]}" --workers 2 --rows 8 | head -n 1)"
 
 # ---- interrupted ----
 
@@ -291,9 +292,9 @@ kill -INT $child
 wait $child
 code=$?
 expect "an interrupt" yes "$([ $code = 130 ] || { [ $code = 2 ] && grep -q 'interrupted before anything' "$room/cut"; } && echo yes)"
-expect "what was simulated by then" "$([ $code = 130 ] && echo 1 || echo 0)" "$(grep -c '^interrupted: these are the best of what was simulated by then$' "$room/cut")"
-# Interrupts the local search, which takes minutes with this number of runs: prints the first as found, and only orders
-# tried.
+expect "the best of the simulated candidates is printed" "$([ $code = 130 ] && echo 1 || echo 0)" "$(grep -c '^interrupted: these are the best of what was simulated by then$' "$room/cut")"
+# Interrupts the local search, which takes minutes with this number of runs: the first result is printed, with the
+# orders tried so far.
 "$PIANOLA" tune "${slow[@]}" --jitter 10% --runs 20000 -o "$room/cut.lua" >"$room/cut" 2>&1 &
 child=$!
 for _ in {1..100}; do
@@ -303,7 +304,7 @@ done
 kill -INT $child
 wait $child
 expect "an interrupt in the local search" "130 1" "$? $(grep -c '^interrupted' "$room/cut")"
-expect "the first is there" 1 "$(grep -c '^ 1 ' "$room/cut")"
+expect "the first result is printed" 1 "$(grep -c '^ 1 ' "$room/cut")"
 expect "not all orders were tried" 0 "$(grep -c 'over 8000 orders' "$room/cut")"
-expect "and written" 0 "$("$PIANOLA" check $(sed -nE 's/^-- pianola show //p' "$room/cut.lua") >/dev/null 2>&1; echo $?)"
+expect "and its script is written" 0 "$("$PIANOLA" check $(sed -nE 's/^-- pianola show //p' "$room/cut.lua") >/dev/null 2>&1; echo $?)"
 finish
