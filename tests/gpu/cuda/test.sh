@@ -23,7 +23,7 @@ expect "bf16 rounds: other weights than fp32" yes \
     "$([ "$half" != "$(weights schedules/serial.lua $integers)" ] && [ ${#half} = 16 ] && echo yes)"
 exact="schedules/1f1b.lua --model schedules/models/integers.lua -D layers=4 --steps 1" # no number has more than 8 significant bits
 # shellcheck disable=SC2086
-expect "bf16 where it is exact: masters as the host's weights" "$(weights $exact)" "$(weights $exact -D precision=bf16 --device cuda)"
+expect "bf16 where it is exact: masters equal the host's weights" "$(weights $exact)" "$(weights $exact -D precision=bf16 --device cuda)"
 # shellcheck disable=SC2086
 expect "bf16: device memory as planned" yes "$("$PIANOLA" run $exact -D precision=bf16 --device cuda 2>&1 |
     sed -nE 's/.*planned ([0-9]+) bytes, taken ([0-9]+), at the end ([0-9]+);.*/\1 \2 \3/p' | awk '$1 == $2 && $1 == $3 && $1 > 0 { print "yes" }')"
@@ -33,7 +33,7 @@ expect "bf16: device memory as planned" yes "$("$PIANOLA" run $exact -D precisio
     memory() { "$PIANOLA" run schedules/1f1b.lua $integers --device cuda --json "$@" 2>/dev/null |
         sed -nE 's/^  "device_bytes_(planned|taken|at_end)": ([0-9]+),$/\2/p' | paste -sd' ' | awk '{ print $2 - $1, $3 - $1 }'; }
     expect "device memory at the end: as planned" "0 0" "$(memory)"
-    expect "device memory at the end: with what a graph takes" "0 4096" "$(STANDIN_GRAPH_BYTES=4096 memory)"
+    expect "device memory at the end: with a graph's memory" "0 4096" "$(STANDIN_GRAPH_BYTES=4096 memory)"
     expect "device memory at the end: no graph" "0 0" "$(STANDIN_GRAPH_BYTES=4096 memory --no-graph)"
 }
 expect "bf16 on the host" 'pianola: error: schedules/models/gpt.lua: precision = "bf16" runs on GPUs only; train with --device cuda, or set precision = "fp32"' \
@@ -101,23 +101,23 @@ kept=$room/algorithms
     cp "$kept" "$room/before"
     expect "algorithms from the file, whatever is faster now" "$chosen" "$(STANDIN_FASTEST=1 weights $timed --algorithms "$kept")"
     expect "algorithms from the file, without a graph" "$chosen" "$(weights $timed --algorithms "$kept" --no-graph)"
-    expect "a file that has all is left as it is" "" "$(cmp "$room/before" "$kept" 2>&1)"
+    expect "a complete file stays unchanged" "" "$(cmp "$room/before" "$kept" 2>&1)"
     # Keeps lines for another device or version and for products that do not occur here; a missing line is timed again.
     { head -n 1 "$kept"; sed 1d "$kept" | sed 's/^stand-in for a GPU/another GPU/'; sed 1d "$kept" | sed 's/\t130100\t/\t120900\t/'; } >"$room/foreign"
     cp "$room/foreign" "$room/both"
     other=$(STANDIN_FASTEST=1 weights $timed --algorithms "$room/both")
-    expect "algorithms of others: timed anew" yes "$([ ${#other} = 16 ] && [ "$other" != "$chosen" ] && [ "$other" != "$first" ] && echo yes)"
-    expect "algorithms of others: kept, and this device's behind them" "yes $(($(wc -l <"$kept") - 1))" \
+    expect "algorithms for other devices: this device's are timed" yes "$([ ${#other} = 16 ] && [ "$other" != "$chosen" ] && [ "$other" != "$first" ] && echo yes)"
+    expect "algorithms for other devices are kept, with this device's after them" "yes $(($(wc -l <"$kept") - 1))" \
         "$(head -n "$(wc -l <"$room/foreign")" "$room/both" | cmp - "$room/foreign" && echo yes) $(sed "1,$(wc -l <"$room/foreign")d" "$room/both" | grep -c '^stand-in for a GPU	130100	')"
     sed 5d "$kept" >"$room/less"
     expect "one algorithm is missing: the others stay" "$(sed 5d "$kept" | sort | uniq -c)" \
         "$(STANDIN_FASTEST=1 weights $timed --algorithms "$room/less" >/dev/null; sed '$d' "$room/less" | sort | uniq -c)"
-    expect "one algorithm is missing: it is timed" "$(sed -n 5p "$kept" | cut -f 3)" "$(tail -n 1 "$room/less" | cut -f 3)"
+    expect "one algorithm is missing: it is timed again" "$(sed -n 5p "$kept" | cut -f 3)" "$(tail -n 1 "$room/less" | cut -f 3)"
     rm "$kept"
-    expect "without the file they are timed anew" "$other" "$(STANDIN_FASTEST=1 weights $timed --algorithms "$kept")"
+    expect "without the file all are timed again" "$other" "$(STANDIN_FASTEST=1 weights $timed --algorithms "$kept")"
     # If a product takes longer than two steps, its line says so, and the second step's kernel is launched.
     sed -E '/epilogue 256\t/s/[^\t]*$/apart/' "$kept" >"$room/apart"
-    expect "a bias gradient apart: its kernel" "pianola: error: CUDA: launch of $kernel: cudaErrorNoKernelImageForDevice: no kernel image is available for execution on the device (rank 1, step 1: 1B0)" \
+    expect "a separate bias gradient: its kernel is launched" "pianola: error: CUDA: launch of $kernel: cudaErrorNoKernelImageForDevice: no kernel image is available for execution on the device (rank 1, step 1: 1B0)" \
         "$(STANDIN_REFUSED=$kernel weights $timed --algorithms "$room/apart")"
     # Errors in a file.
     trouble() { "$PIANOLA" run $timed --algorithms "$1" 2>&1 >/dev/null | grep error; }
@@ -129,7 +129,7 @@ kept=$room/algorithms
     expect "an algorithm of another product" "pianola: $room/others:3: cuBLASLt refuses this algorithm: CUBLAS_STATUS_INVALID_VALUE; the heuristic's first is used instead. Remove such lines to time their products anew, or run without --algorithms" \
         "$("$PIANOLA" run $timed --algorithms "$room/others" 2>&1 >/dev/null | grep cuBLASLt)"
     expect "a file that cannot be written" "pianola: error: $room/none/of: No such file or directory" "$(trouble "$room/none/of" | sed 's/\.tmp//')"
-    expect "no memory to time in" yes "$(STANDIN_MEMORY=1000000 trouble "$room/new" | grep -q ': there is no device memory to time products$' && echo yes)"
+    expect "no memory for timing" yes "$(STANDIN_MEMORY=1000000 trouble "$room/new" | grep -q ': there is no device memory to time products$' && echo yes)"
 }
 unset STANDIN_SLOW
 expect "algorithms on the host" "pianola: error: --algorithms needs a GPU: train with --device cuda" \
@@ -168,7 +168,7 @@ if [ -x "$nvcc" ] && make -s -j"$(nproc)" gpu; then
         /Used [0-9]+ registers/ { sub(/.*Used /, ""); most = $1 > most ? $1 : most; sum += $1 }
         END { printf "nvcc: %d kernels for sm_80, sm_90 and sm_100, %d registers on average, at most %d; %d spill\n", n, sum / n, most, spilled }'
     expect "kernels that spill registers" 0 "$(cat build/cuda/*/*.log | grep 'spill stores' | grep -vc ' 0 bytes spill stores, 0 bytes spill loads')"
-    expect "kernels compiled by nvcc are all there" yes \
+    expect "nvcc's library exports cuda_train" yes \
         "$(nm -D build/libpianola-cuda.so | grep -q ' T cuda_train$' && echo yes)"
 elif [ -x "$nvcc" ]; then
     expect "nvcc compiles and links the CUDA half" yes no

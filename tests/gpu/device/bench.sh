@@ -35,7 +35,7 @@ run() { # SCHEDULE FLAGS...: JSON
     { echo "pianola run $* ended with $?:" && tail -n 3 "$room/errors"; } >&2
     return 1
 }
-kept=() # algorithms of matrix products, as timed by the first run that has it
+kept=() # algorithms of matrix products, timed by the first run
 one="schedules/serial.lua -D stages=1 -D batches=$BATCHES"
 rate() { field makespan_measured <"$room/$1" | awk -v n=$((ROWS * CONTEXT * BATCHES)) '{ printf "%.0f", n / $1 }'; }
 ms() { field makespan_measured <"$room/$1" | awk '{ printf "%.3f ms", 1e3 * $1 }'; }

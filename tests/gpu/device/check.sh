@@ -87,12 +87,12 @@ layers() {
 # ---- whole steps: all ranks in loopback ----
 
 integers="--model schedules/models/integers.lua --steps 4"
-GLOBIGNORE=schedules/pianola.d.lua # for editors; not a schedule
+GLOBIGNORE=schedules/pianola.d.lua # this file is for editors, and no schedule
 several_updates() { "$PIANOLA" show "$1" --format streams | grep -q '^updates '; }
 # shellcheck disable=SC2086
 bits() { # NAME SCHEDULE
     same "$1: the host's bits" "$(run "$2" $integers | field weights)" "$(cuda "$2" $integers | field weights)"
-    if several_updates "$2"; then # one rank trains otherwise
+    if several_updates "$2"; then # one rank trains differently
         same "$1 in bf16: graph and eager replay, the same bits" "$(cuda "$2" $integers -D precision=bf16 | field weights)" \
             "$(cuda "$2" $integers -D precision=bf16 --no-graph | field weights)"
     else
@@ -191,7 +191,7 @@ gpts() {
     }
 }
 
-# ---- between processes, as far as one GPU allows ----
+# ---- between processes, as far as possible on one GPU ----
 
 processes() {
     try "NCCL, one rank that sends to itself" 60 "$DIR/nccl"

@@ -14,7 +14,7 @@ before=$(ls tests/gpu/device/results)
 log_of() { tar -xOzf "$room/lease/logs.tgz" "./$1.txt"; }
 OUT=$room/lease BUDGET=800 DIR=$built timeout 850 tests/gpu/device/lease.sh >"$room/said" 2>&1
 expect "a lease" 0 $?
-expect "a lease: what failed" "" "$(grep -E -A 15 '^(exit|over) ' "$room/said")"
+expect "a lease: no step failed" "" "$(grep -E -A 15 '^(exit|over) ' "$room/said")"
 expect "a lease: its last line" yes "$(tail -n 1 "$room/said" | grep -qE '^[0-9]{2} passed, 0 failed, 0 left out; all logs: logs.tgz$' && echo yes)"
 expect "a lease: the console is kept" "" "$(cmp "$room/said" "$room/lease/console.txt"; cmp "$room/said" "$room"/lease/lease-*.txt)"
 rows=$(tac "$room/said" | sed '/^---- first/,$d' | grep '^ok ')
@@ -29,7 +29,7 @@ log_of four >"$room/four"
 for line in "1f1b, 4 ranks .* % of its speed" "prediction .* with the costs of another run"; do
     expect "gpu-bench says: $line" yes "$(grep -qE "^$line" "$room/four" && echo yes)"
 done
-expect "gpu-bench without PyTorch says so" yes "$(log_of torch | grep -qE '^PyTorch +(not compared: .* has no torch|[0-9.]+)' && echo yes)"
+expect "gpu-bench reports a missing PyTorch" yes "$(log_of torch | grep -qE '^PyTorch +(not compared: .* has no torch|[0-9.]+)' && echo yes)"
 expect "ranks: over put 13, over NCCL 7" "13 passed, 0 failed 7 passed, 0 failed" "$(log_of put | tail -n 1) $(log_of nccl-ranks | tail -n 1)"
 
 # ---- steps of a lease that fail ----
@@ -41,7 +41,7 @@ failing=$(realpath --relative-to=. "$room/standin")
 OUT=$room/failing BUDGET=60 DIR=$failing timeout 90 tests/gpu/device/lease.sh >"$room/said" 2>&1
 expect "a lease of programs that fail" "1 machine memcheck racecheck torch" "$? $(grep '^ok ' "$room/said" | awk '{ print $4 }' | sort -u | paste -sd ' ')"
 for name in graph bf16 1f1b 1f1b-bf16; do
-    expect "a fault in $name: run again, eagerly" yes "$(grep -q "^exit 1 .* $name-blocking  *trouble" "$room/said" && echo yes)"
+    expect "a fault in $name: the step runs again eagerly" yes "$(grep -q "^exit 1 .* $name-blocking  *trouble" "$room/said" && echo yes)"
 done
 STANDIN_FAULT='(mse<T>)' STANDIN_FAULT_AT=9 OUT=$room/fault ONLY=graph DIR=$built timeout 60 tests/gpu/device/lease.sh >"$room/said" 2>&1
 expect "a fault: the instruction is named, in its row and in the table" "1 2" "$? $(grep -cE '^exit 1 .* graph-blocking .*cudaErrorIllegalAddress.*, in rank 0, step [12]: [0-9]F[0-9]*;' "$room/said")"
@@ -50,7 +50,7 @@ fake pianola 'sleep 1000 & wait'
 OUT=$room/hanging BUDGET=9 DIR=$failing timeout 60 tests/gpu/device/lease.sh >"$room/said" 2>&1
 expect "a lease of programs that hang" "1 over 1" "$? $(grep -o '^over' "$room/said" | sort -u) $(grep -c '^left out, for lack of time: .* memcheck racecheck$' "$room/said")"
 expect "nothing is left running" "" "$(grep -lz "^STEP=" /proc/[0-9]*/environ 2>/dev/null)"
-expect "a lease with a wrong word" 2 "$(tests/gpu/device/lease.sh fast >/dev/null 2>&1; echo $?)"
+expect "a lease with an unknown argument" 2 "$(tests/gpu/device/lease.sh fast >/dev/null 2>&1; echo $?)"
 expect "a lease without programs" 2 "$(DIR=$room/none-standin tests/gpu/device/lease.sh >/dev/null 2>&1; echo $?)"
 
 # ---- the lease for speed, with an ncu that prints what the real one prints ----
@@ -79,10 +79,11 @@ EOF2
 chmod +x "$room/bin/ncu"
 PATH=$room/bin:$PATH OUT=$room/speed BUDGET=300 ONLY="ceilings ncu" DIR=$built timeout 350 tests/gpu/device/lease.sh speed >"$room/said" 2>&1
 expect "a lease for speed" "0 2 passed, 0 failed, 0 left out; all logs: logs.tgz" "$? $(tail -n 1 "$room/said")"
-expect "its ceilings" 2 "$(grep -cE '^(bf16 product of 64\^3|copy of 1 MiB) +[0-9.]+ T(FLOP|B)/s' "$room/said")"
-expect "its kernels" "2 kernels, 25.0 us alone, one after the other" "$(grep ' kernels, ' "$room/said")"
-expect "the slowest first" "1 20.0 80.0% 85.0% 50.0% 0.0% nvjet_hsh_256x128" "$(grep -A 2 ' kernels, ' "$room/said" | tail -n 1 | tr -s ' ' | sed 's/^ //')"
-expect "below 60 %: in full" "  Duration us 5" "$(grep -A 1 '^---- norm_forward, its first launch ----' "$room/said" | tail -n 1)"
+expect "a lease for speed: ceilings" \
+    2 "$(grep -cE '^(bf16 product of 64\^3|copy of 1 MiB) +[0-9.]+ T(FLOP|B)/s' "$room/said")"
+expect "a lease for speed: kernels" "2 kernels, 25.0 us alone, one after the other" "$(grep ' kernels, ' "$room/said")"
+expect "the slowest kernel comes first" "1 20.0 80.0% 85.0% 50.0% 0.0% nvjet_hsh_256x128" "$(grep -A 2 ' kernels, ' "$room/said" | tail -n 1 | tr -s ' ' | sed 's/^ //')"
+expect "kernels below 60 % are shown in full" "  Duration us 5" "$(grep -A 1 '^---- norm_forward, its first launch ----' "$room/said" | tail -n 1)"
 fake ncu 'exit 0' && mv "$room/standin/ncu" "$room/bin/ncu"
 expect "an ncu without a table" "1 ncu wrote no table: nothing" "$(PATH=$room/bin:$PATH tests/gpu/device/kernels.sh $built >"$room/said" 2>&1; echo "$? $(tail -n 1 "$room/said")")"
 
@@ -98,7 +99,8 @@ printf '#!/bin/sh\n%s\n' '[ "$1" = -i ] && [ -s "$2" ] && echo "step 3/3 | loss 
 LLMC=$room/train_gpt2cu PARTS=llmc tests/gpu/device/bench.sh $built >"$room/llmc" 2>&1
 expect "llm.c's program" "0 llm.c              step 3/3 | loss 5.0 | 7 ms | 1000 tok/s" "$? $(tail -n 1 "$room/llmc")"
 LLMC=$room/llmc PARTS=llmc tests/gpu/device/bench.sh $built >"$room/llmc" 2>&1
-expect "a program that is none" "1 llm.c              did not build or run:" "$? $(grep '^llm.c' "$room/llmc")"
+expect "an LLMC folder that cannot be built" \
+    "1 llm.c              did not build or run:" "$? $(grep '^llm.c' "$room/llmc")"
 expect "gpu-bench takes the device's limits" "limits     989 TFLOP/s, 3.35 TB/s of NVIDIA H100 80GB HBM3 by its datasheet, dense bf16" \
     "$(grep '^limits' "$room/bench")"
 expect "devices.tsv: a name and three figures" "" "$(grep -v '^#' tests/gpu/device/devices.tsv | grep -vP '^NVIDIA [^\t]+(\t[0-9.]+){3}$')"
@@ -121,21 +123,21 @@ expect "roofline of an unknown device" 2 "$(DEVICE=none tests/gpu/device/rooflin
 ms() { sed -nE 's/^layer by layer +([0-9.]+) ms.*/\1/p'; }
 expect "roofline: an H200 is faster" yes "$(DEVICE="NVIDIA H200" tests/gpu/device/roofline.sh $built | ms |
     awk -v h100="$(ms <"$room/roofline")" '{ print (($1 > 0 && $1 < h100) ? "yes" : "no") }')"
-expect "nothing was kept" "$before" "$(ls tests/gpu/device/results)"
+expect "no results were kept" "$before" "$(ls tests/gpu/device/results)"
 
 # The heuristic succeeds, but some of its results did not: gelu and its slope run separately, and nothing else changes.
 STANDIN_NO_GELU=1 OPENBLAS_NUM_THREADS=1 timeout 200 $built/layers fused >"$room/fused" 2>&1
-expect "no gelu of cuBLASLt's: what failed" "20 of 20" "$(grep -c "linear and gelu's slope were one FAILED" "$room/fused") of $(grep -c 'FAILED$' "$room/fused")"
+expect "without cuBLASLt's gelu: only the checks of that fusion fail" "20 of 20" "$(grep -c "linear and gelu's slope were one FAILED" "$room/fused") of $(grep -c 'FAILED$' "$room/fused")"
 
 # Split-k algorithms: their parts are added in fp32, so integers in bf16 stay exact.
 STANDIN_SPLIT=1 OPENBLAS_NUM_THREADS=1 timeout 200 $built/layers linear >"$room/split" 2>&1
-expect "products in pieces: what failed" "0 0" "$? $(grep -c 'FAILED$' "$room/split")"
+expect "products in pieces: no check failed" "0 0" "$? $(grep -c 'FAILED$' "$room/split")"
 
 # A program that fails is not counted as one that works.
 fake pianola 'echo trouble; exit 1'
 tests/gpu/device/check.sh "$failing" >"$room/said" 2>&1
 expect "gpu-check of programs that fail" 1 $?
-expect "gpu-check of programs that fail: what passed" "" "$(grep '^passed' "$room/said")"
+expect "gpu-check of programs that fail: none passed" "" "$(grep '^passed' "$room/said")"
 tests/gpu/device/bench.sh "$failing" >"$room/said" 2>&1
 expect "gpu-bench of programs that fail" 1 $?
 
@@ -156,9 +158,9 @@ fi
 if [ -x "${NVCC:-${CUDA_HOME:-/usr/local/cuda}/bin/nvcc}" ]; then
     timeout 1500 make -s -j"$(nproc)" gpu-check-pack >"$room/pack" 2>&1
     expect "make gpu-check-pack" "0 yes" "$? $(grep -qE '^[0-9]+ MiB in build/gpu-check.tar.gz$' "$room/pack" && echo yes)"
-    expect "its libraries" "" "$(LD_LIBRARY_PATH=${CUDA_HOME:-/usr/local/cuda}/lib64 ldd build/gpu-check/{pianola,layers,*.so} | grep 'not found')"
+    expect "the pack has its libraries" "" "$(LD_LIBRARY_PATH=${CUDA_HOME:-/usr/local/cuda}/lib64 ldd build/gpu-check/{pianola,layers,*.so} | grep 'not found')"
     [ -e /dev/nvidiactl ] || expect "gpu-check without a GPU" "2 pianola: error: no CUDA device" \
         "$(tests/gpu/device/check.sh build/gpu-check >"$room/none" 2>&1; echo "$? $(grep -o '^pianola: error: no CUDA device' "$room/none")")"
 fi
-expect "gpu-check of nothing" 2 "$(tests/gpu/device/check.sh /none >/dev/null 2>&1; echo $?)"
+expect "gpu-check of a missing folder" 2 "$(tests/gpu/device/check.sh /none >/dev/null 2>&1; echo $?)"
 finish

@@ -32,31 +32,33 @@ fell_back() { lines 'epilogue: .* (PIANOLA_EPILOGUES=0 turns all epilogues off)$
 host=$(run $integers)
 off=$(PIANOLA_EPILOGUES=0 STANDIN_LT_LOG=$room/log cuda $gpt)
 expect "PIANOLA_EPILOGUES=0: only plain products" "launch 1" "$(grep '^launch' "$room/log" | sort -u)"
-expect "PIANOLA_EPILOGUES=0: no question for an epilogue" "heuristic 1" "$(grep '^heuristic' "$room/log" | sort -u)"
+expect "PIANOLA_EPILOGUES=0: the heuristic is not asked for an epilogue" \
+    "heuristic 1" "$(grep '^heuristic' "$room/log" | sort -u)"
 expect "PIANOLA_EPILOGUES=0: no line" 0 "$(fell_back)"
 rm "$room/log"
 on=$(STANDIN_LT_LOG=$room/log cuda $gpt)
 expect "epilogues: bias, gelu with bias, gelu's slope, a bias's gradient" "1 164 192 256 4" \
     "$(sed -n 's/^launch //p' "$room/log" | sort -u | paste -sd' ')"
 expect "epilogues: no line" 0 "$(fell_back)"
-expect "PIANOLA_EPILOGUES=1: as without" "$on" "$(PIANOLA_EPILOGUES=1 cuda $gpt)"
+expect "PIANOLA_EPILOGUES=1: the same as unset" "$on" "$(PIANOLA_EPILOGUES=1 cuda $gpt)"
 expect "PIANOLA_EPILOGUES=0, integers: the host's bits" "$host" "$(PIANOLA_EPILOGUES=0 cuda $integers)"
 expect "epilogues, integers: the host's bits" "$host" "$(cuda $integers)"
 expect "PIANOLA_EPILOGUES=off" "1  pianola: error: PIANOLA_EPILOGUES=off: expected 0 or 1" \
     "$(PIANOLA_EPILOGUES=off cuda $integers) $(cat "$room/said")"
 
-# Every status at every call, for all epilogues: the bits without epilogues, and one line for each of the four kinds.
+# Every status at every call, for all epilogues: gives the bits without epilogues, and one line for each of the four
+# kinds.
 names=([1]=NOT_INITIALIZED [3]=ALLOC_FAILED [7]=INVALID_VALUE [8]=ARCH_MISMATCH [11]=MAPPING_ERROR [13]=EXECUTION_FAILED
     [14]=INTERNAL_ERROR [15]=NOT_SUPPORTED [16]=LICENSE_ERROR)
 for place in heuristic launch; do
     for status in "${!names[@]}"; do
-        expect "$place fails with ${names[status]}: the bits of the plain way" "$off" \
+        expect "$place fails with ${names[status]}: the bits of the plain path" "$off" \
             "$(STANDIN_LT_FAILS=$place:$status:fused cuda $gpt)"
         expect "$place fails with ${names[status]}: lines" "4 4" "$(fell_back) $(lines "CUBLAS_STATUS_${names[status]} by ")"
     done
 done
 for place in attribute result; do
-    expect "$place fails: the bits of the plain way" "$off" "$(STANDIN_LT_FAILS=$place:7:fused cuda $gpt)"
+    expect "$place fails: the bits of the plain path" "$off" "$(STANDIN_LT_FAILS=$place:7:fused cuda $gpt)"
     expect "$place fails: lines" "4 4" "$(fell_back) $(lines "CUBLAS_STATUS_INVALID_VALUE by ")"
 done
 
@@ -76,7 +78,7 @@ expect "relu fails: one line" "1 1" "$(fell_back) $(lines "^pianola: products wi
 tries=$(($(grep -c '^heuristic .*[^1]$' "$room/log") / 2))
 for status in 7 13 15; do
     for how in "" --no-graph; do
-        expect "the first step's launches fail with ${names[status]} $how: the bits of the plain way" "$off 4" \
+        expect "the first step's launches fail with ${names[status]} $how: the bits of the plain path" "$off 4" \
             "$(STANDIN_LT_FAILS=launch:$status:fused:$tries cuda $gpt $how) $(fell_back)"
     done
 done
@@ -126,9 +128,9 @@ expect "apart is faster: its bits" "$off" "$(STANDIN_SLOW=fused STANDIN_FASTEST=
 expect "apart is faster: the file" "164 apart,192 apart,256 apart,4 apart" "$(ways "$room/apart")"
 expect "apart is faster: from the file, whatever is faster now" "$off" \
     "$(STANDIN_SLOW=plain STANDIN_FASTEST=1 cuda $gpt --algorithms "$room/apart")"
-expect "one of them is slow: it alone runs apart" "164 apart,192 ,256 ,4 " \
+expect "one epilogue is slow: only that one runs apart" "164 apart,192 ,256 ,4 " \
     "$(STANDIN_SLOW=164 STANDIN_FASTEST=0 cuda $gpt --algorithms "$room/gelu" >/dev/null; sed 's/^1 .*//' <(ways "$room/gelu"))"
-expect "no line about any of that" 0 "$(lines '^pianola: .*cuBLASLt')"
+expect "no message about these choices" 0 "$(lines '^pianola: .*cuBLASLt')"
 
 # Uses a file with the second algorithm of each product, which cuBLASLt then refuses: falls back to the heuristic's
 # first.
@@ -147,7 +149,7 @@ for place in check launch; do
 done
 cp "$room/second" "$room/plain_apart"
 sed -i '2s/[^\t]*$/apart/' "$room/plain_apart"
-expect "a plain product apart" "0 pianola: $room/plain_apart:2: cuBLASLt refuses this algorithm: CUBLAS_STATUS_INVALID_VALUE" \
+expect "a line that says apart for a plain product" "0 pianola: $room/plain_apart:2: cuBLASLt refuses this algorithm: CUBLAS_STATUS_INVALID_VALUE" \
     "$(cuda $gpt --algorithms "$room/plain_apart" | cut -d' ' -f1) $(sed -n 's/; the heuristic.*//p' "$room/said" | grep cuBLASLt)"
 
 # tests/gpu/device/layer_times.cu shows both paths of each, and which one a step takes.
@@ -158,9 +160,9 @@ if [ -e build/standin-check/layer_times.so ]; then
             awk -F '\t' '$1 ~ / with / { sub(/.* with /, "", $1); seen[$1] = seen[$1] " " $2 (($4 > 0) ? "" : "?") }
                 END { for (x in seen) print x ":" seen[x] }' | sort | paste -sd,
     }
-    expect "layers alone, both ways" "a bias's gradient: fused * apart,a bias: fused * apart,gelu's slope: fused * apart,gelu: fused * apart" \
+    expect "layers alone, on both paths" "a bias's gradient: fused * apart,a bias: fused * apart,gelu's slope: fused * apart,gelu: fused * apart" \
         "$(both | sed -E 's/( fused \* apart)+/ fused * apart/g')"
-    expect "layers alone, both ways, where apart is kept" "a bias's gradient: fused apart *,a bias: fused apart *,gelu's slope: fused apart *,gelu: fused apart *" \
+    expect "layers alone, on both paths, with a file that says apart" "a bias's gradient: fused apart *,a bias: fused apart *,gelu's slope: fused apart *,gelu: fused apart *" \
         "$(both --algorithms "$room/apart" | sed -E 's/( fused apart \*)+/ fused apart */g')"
     expect "layers alone, without epilogues" "" "$(PIANOLA_EPILOGUES=0 both)"
 fi

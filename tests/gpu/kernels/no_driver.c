@@ -1,9 +1,9 @@
-/* Poses as CUDA's driver for cuDNN and does nothing, for tests/gpu/kernels/cudnn.cpp only. cuDNN makes these calls before
- * it names the engines for a graph, and loads some kernels to make a plan. Nothing ever runs. */
+/* Poses as CUDA's driver for cuDNN and does nothing, for tests/gpu/kernels/cudnn.cpp only. cuDNN makes these calls
+ * before it names the engines for a graph, and loads some kernels to make a plan. Nothing ever runs. */
 #define NOTHING(name)                                                                                                  \
     int name(void);                                                                                                    \
     int name(void) { return 0; }
-#define ONE(name, value) /* the first argument says where its answer goes */                                           \
+#define ONE(name, value) /* the first argument points to the result */                                                 \
     int name(void *to);                                                                                                \
     int name(void *to) {                                                                                               \
         value;                                                                                                         \

@@ -42,11 +42,11 @@ done
 g++ $SAN -o "$room/mistakes" $(objects tests/gpu/standin/grid.cpp tests/gpu/kernels/mistakes.cpp) || exit 1
 
 timeout 60 "$room/mistakes"
-expect "the stand-in sees mistakes" 0 $?
+expect "the stand-in detects mistakes" 0 $?
 timeout 120 "$room/kernels"
-expect "kernels as on the host" 0 $?
+expect "kernels match the host" 0 $?
 timeout 120 "$room/moe"
-expect "a mixture of experts as on the host" 0 $?
+expect "a mixture of experts matches the host" 0 $?
 
 # Fused layers need the sweeps, cuBLASLt and streams: the whole stand-in, as built by `make standin`.
 for test in fused muon ahead; do
@@ -55,9 +55,9 @@ for test in fused muon ahead; do
         $(pkg-config --libs $BLAS lua5.4) -lm -pthread || exit 1
 done
 OPENBLAS_NUM_THREADS=1 timeout 200 "$room/fused"
-expect "layers that run as one" 0 $?
+expect "layers that run as one kernel" 0 $?
 OPENBLAS_NUM_THREADS=1 timeout 200 "$room/muon"
-expect "Muon as on the host" 0 $?
+expect "Muon matches the host" 0 $?
 timeout 60 "$room/ahead"
-expect "updates that go ahead as on the host" 0 $?
+expect "updates that go ahead match the host" 0 $?
 finish

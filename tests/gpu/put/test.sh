@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Messages by one-sided copies (runtime/comm/comm_put.cu) on tests/gpu/standin/, between ranks that are processes and map
-# one another's memory: with one GPU each or one for all, on GPUs that lack something, and when ranks die, stop, or cannot
-# reach one another. The matrix (tests/training/matrix, transports put and threads) compares schedules with the host.
+# Checks messages by one-sided copies (runtime/comm/comm_put.cu) on tests/gpu/standin/, between ranks that are processes
+# and map one another's memory: with one GPU each or one for all, on GPUs that lack something, and when ranks die, stop,
+# or cannot reach one another. The matrix (tests/training/matrix, transports put and threads) compares schedules with
+# the host.
 cd "$(dirname "$0")/../../.." || exit 2
 . tests/support/lib.sh
 suffix=.gpu
 . tests/support/ranks.sh
-export STANDIN_START=launch # after the first graph, none is made
+export STANDIN_START=launch # asserts that nothing is allocated or created after the first graph
 integers=(--model schedules/models/integers.lua)
-# trained FLAGS...: prints the weights, or the error
+# trained FLAGS...: prints the weights, or the error.
 trained() { timeout 200 "$PIANOLA" run "$@" --json 2>&1 | sed -nE 's/^  "weights": "(.*)",?$/\1/p;/^standin|error:/p' | head -n 1; }
 wanted=$(trained schedules/1f1b.lua "${integers[@]}" --steps 4)
 
@@ -26,7 +27,7 @@ compiled 1f1b 1f1b "${integers[@]}"
 compiled ddp ddp "${integers[@]}"
 put 1f1b 4 --steps 4
 expect "1f1b" "0 0 0 0 $wanted" "$(result)"
-expect "they say how messages travel" yes "$(says 'messages by put, one graph for the step$')"
+expect "ranks report how messages are sent" yes "$(says 'messages by put, one graph for the step$')"
 STANDIN_DEVICES=1 put 1f1b 4 --steps 4
 expect "1f1b on one GPU" "0 0 0 0 $wanted" "$(result)"
 STANDIN_DEVICES=1 put ddp 8 --steps 4
@@ -47,7 +48,8 @@ expect "resumed" "0 0 0 0 $wanted" "$(result)"
 compiled serial serial "${integers[@]}"
 tcp serial 1 --messages post
 ended 20
-expect "no such way" "2 pianola: rank 0 of serial: error: --messages post: expected nccl or put" "$codes $(said error:)"
+expect "an unknown kind of messages" \
+    "2 pianola: rank 0 of serial: error: --messages post: expected nccl or put" "$codes $(said error:)"
 STANDIN_DEVICES=1 tcp 1f1b 4
 ended 20
 expect "a shared GPU with NCCL" "2 2 2 2 yes" "$codes $(says 'each needs its own, .*; to try things out, --messages put lets ranks share one$')"
@@ -80,7 +82,7 @@ expect "a GPU that never switches: which instruction would wait, for which rank,
     "$(says "^pianola: error: $sharing, .* within 10 s, rank 0 .*, so its SEND_F act\(0,0\) to rank 1 would wait for ever\. $advice")"
 expect "a GPU that never switches: within 20 s, not $took" yes "$([ $took -lt 20 ] && echo yes)"
 STANDIN_SWITCHES=0 put 1f1b 4 --steps 4
-expect "a GPU each, and they never switch" "0 0 0 0 $wanted" "$(result)"
+expect "one GPU each, and GPUs that never switch" "0 0 0 0 $wanted" "$(result)"
 # A rank that stops later may have been held up by the GPU.
 for devices in 1 4; do
     STANDIN_DEVICES=$devices tcp 1f1b 4 --messages put --steps 1000000 --deadline 2
@@ -89,9 +91,9 @@ for devices in 1 4; do
     stopped=${pid[2]} && pid=("${pid[@]:0:2}" "${pid[3]}")
     ended 20
     kill -9 "$stopped"
-    expect "$devices GPUs, a step without end: they share one" "$([ $devices = 1 ] && echo yes)" \
+    expect "$devices GPUs, an endless step: the error says that ranks share one" "$([ $devices = 1 ] && echo yes)" \
         "$(says "^pianola: rank 1 waits at .* rank 2: step [0-9]+ has taken 2 s \(--deadline\); $sharing\. $advice" 1)"
-    expect "$devices GPUs, a step without end: it has taken 2 s" yes "$(says '^pianola: rank 1 waits .*: step [0-9]+ has taken 2 s \(--deadline\)' 1)"
+    expect "$devices GPUs, an endless step: the error says that it has taken 2 s" yes "$(says '^pianola: rank 1 waits .*: step [0-9]+ has taken 2 s \(--deadline\)' 1)"
 done
 
 # ---- ranks that die or stop ----
@@ -105,8 +107,8 @@ for signal in KILL STOP; do
     ended 20
     [ $signal = KILL ] || kill -9 "$stopped"
     expect "SIG$signal: exit codes" "$([ $signal = KILL ] && echo 1 1 137 1 || echo 1 1 1)" "$codes"
-    expect "SIG$signal: a neighbour says where it waits" yes "$(said "^pianola: rank [13] $place: " | grep -q . && echo yes)"
+    expect "SIG$signal: a neighbour reports where it waits" yes "$(said "^pianola: rank [13] $place: " | grep -q . && echo yes)"
     why=$([ $signal = KILL ] && echo 'rank 2( closed its connection|: Connection reset by peer)$' || echo '^pianola: rank 1 waits at .* rank 2: step ')
-    expect "SIG$signal: it was rank 2" yes "$(said "$why" | grep -q . && echo yes)"
+    expect "SIG$signal: it names rank 2" yes "$(said "$why" | grep -q . && echo yes)"
 done
 finish

@@ -1,7 +1,7 @@
 /* All ranks of a program in one process, a thread each, with messages by comm_put.cu: a library for `pianola run
- * --device cuda`, linked with tests/gpu/standin/. So the stand-in sees what all ranks touch and what orders it, which
- * it cannot between processes: a word awaited too late, or posted too early, is a race, whatever came out. Kernels are
- * seen by pages, so buffers are moved apart to pages of their own. */
+ * --device cuda`, linked with tests/gpu/standin/. Unlike between processes, the stand-in sees all ranks' accesses and
+ * their order. So a word that is awaited too late or posted too early is a race, even if the data are right. The
+ * stand-in sees kernels' accesses by page, so buffers are moved to pages of their own. */
 #include "rank/rank_cuda.cuh"
 extern "C" {
 #include "comm/transports.h"
@@ -15,7 +15,7 @@ extern "C" {
 
 enum { APART = 4096 / PARAM_ALIGN };
 
-struct put_rank { /* a group of one, as where a rank is a process */
+struct put_rank { /* a group of one, as if the rank were a process */
     rank_backend backend;
     cuda_group group;
     struct replay replay;
@@ -28,12 +28,13 @@ struct moved {
     std::vector<std::vector<rt_instr>> ins;
     std::deque<rt_buffer> buffers; /* their operands, with offsets APART times as large */
     std::vector<std::vector<rt_home>> homes;
-    struct device device; /* the CUDA one, but for who may launch */
+    struct device device; /* the CUDA device, except that one thread launches at a time */
 };
 
-/* ---- a rank's backend, where that is not rank_cuda.cu's ---- */
+/* ---- a rank's backend, as far as it differs from rank_cuda.cu's ---- */
 
-/* A process issues in one thread, so what its ranks share, cuBLASLt's descriptors say, knows no threads. */
+/* A process issues from one thread, so state that its ranks share, such as cuBLASLt's descriptors, is not thread-safe.
+ * */
 static pthread_mutex_t issuing = PTHREAD_MUTEX_INITIALIZER;
 static void launch_alone(struct replay *re, const struct rt_instr *x) {
     pthread_mutex_lock(&issuing);
@@ -67,7 +68,7 @@ extern "C" void backend_connect(struct rank_run *run) {
     cuda_put.open(&run->world, &run->program, run->program.groups, run->backend->rank);
 }
 
-/* Copies of the arenas as they were planned, with what homes have learned. */
+/* Returns the rank's arenas as planned, with the weights that its homes have learned. */
 extern "C" void backend_release(struct rank_run *run, char **arena) {
     put_rank *own = (put_rank *)run->backend;
     const rt_program *p = ((moved *)run->shared)->planned;
@@ -90,7 +91,7 @@ extern "C" void backend_release(struct rank_run *run, char **arena) {
 
 /* ---- all of them ---- */
 
-/* inside: how far into its buffer the operand begins, where it is a piece of one. */
+/* inside: offset of the operand in its buffer, if it is a piece. */
 static void move_apart(int64_t *off, int64_t inside = 0) { *off = *off < 0 ? *off : (*off - inside) * APART + inside; }
 
 static const rt_buffer *moved_apart(moved *t, const rt_buffer *b, int64_t inside) {
@@ -106,17 +107,17 @@ static const rt_home *home_of(const rt_program *p, int rank, int set) {
     return NULL;
 }
 
-/* Is the piece of x's collective that belongs to rank r in place? Then so is every other member's. */
+/* Returns whether rank r's piece of x's collective is in place. If so, every other member's is too. */
 static bool in_place(const rt_program *p, int r, const rt_instr &x, int whole, int piece) {
     return operand_at(&x, piece) == operand_at(&x, whole) + side_of(&p->msg[x.msg], r) * x.bytes;
 }
 
-/* Of which buffers operands are pieces: whole weights, or their gradient, by whose shard it is; a shard, by whose
- * share. A share of the gradient is in place where the reduction over replicas is. */
+/* Returns the offset of an operand in its buffer: of a shard in the whole weights or gradient, or of a share in a
+ * shard. A share of the gradient is in place if the reduction over replicas is. */
 static int64_t bytes_inside(const rt_program *p, int r, const rt_instr &x, int role) {
     int64_t element = precision_bytes(p->model->precision);
     const rt_home *own = home_of(p, r, x.stage), *of = has_peer(x.op) ? home_of(p, x.peer, x.stage) : NULL;
-    if (x.op == OP_FETCH && role == ROLE_t) /* a shard of the peer's, or all that it has, fetched or not */
+    if (x.op == OP_FETCH && role == ROLE_t) /* the peer's shard, or all that the peer has, fetched or not */
         return of && x.bytes == of->count * element ? of->first * element : 0;
     if (x.op == OP_COPY && role == ROLE_w)
         return own->first * element;

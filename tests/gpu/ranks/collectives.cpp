@@ -1,7 +1,7 @@
 /* Every collective among ranks that are processes with a GPU each, or among all ranks of one process, against its
  * definition (tests/support/hand_collectives.h): collectives nccl|ordered|put|loopback SEED RANKS. Processes find each
- * other as ranks do. Steps are enqueued, captured and launched. Exit 0: all arenas are as they should be, byte for
- * byte. NCCL's own sums have no order: there, and only there, numbers are whole. With an odd SEED, a team's are of
+ * other as ranks do. Steps are enqueued, captured and launched. Exits 0 if all arenas are right, byte for byte. NCCL's
+ * own sums have no fixed order, so only with nccl the numbers are integers. With an odd SEED, a team's numbers are
  * bf16. */
 #include "process/comm_loopback.cuh"
 extern "C" {
@@ -50,7 +50,7 @@ static void run(int n, const struct world *world) {
         steps_run(&steps, step, false);
         for (int r = 0; r < n; r++)
             while (cudaEventQuery(ranks[r].result.came[step % 2]) == cudaErrorNotReady) {
-                cudaGetLastError(); /* it is no error of the next launch's */
+                cudaGetLastError(); /* clears the status, which is no error of the next launch */
                 if (ranks[r].transport->progress && ranks[r].transport->progress(ranks[r].link))
                     exit(2);
                 if (world)

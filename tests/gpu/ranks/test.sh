@@ -11,7 +11,7 @@ suffix=.gpu
 built=$PWD/build
 [ -f "$built/standin/libpianola-cuda.a" ] || { echo "libpianola-cuda.a is not in build/standin: make standin"; exit 1; }
 export PKG_CONFIG_PATH=$built/standin:$PKG_CONFIG_PATH PIANOLA_CUDA=$built/standin/libpianola-cuda.so
-export STANDIN_START=launch # after the first graph, none is made
+export STANDIN_START=launch # asserts that nothing is allocated or created after the first graph
 
 integers=(--model schedules/models/integers.lua)
 in_process() { STANDIN_START= timeout 120 "$PIANOLA" run "$@" 2>/dev/null | weights_in; }
@@ -25,17 +25,18 @@ over_mpi() {
 # ---- a step, and the next ----
 
 compiled 1f1b 1f1b "${integers[@]}"
-expect "what it runs on" yes "$(over_mpi 1f1b 4 --steps 4 >/dev/null
+expect "rank 0 reports the device and transport" yes "$(over_mpi 1f1b 4 --steps 4 >/dev/null
     grep -q 'stand-in for a GPU, messages by NCCL 2.28.9 (launch order issue), one graph for the step$' "$room/said" && echo yes)"
 # While a step runs, the next one is already enqueued. This excludes the first step, which is not in a graph, and the
 # second, before which its memory is reported. Nothing is enqueued ahead of a checkpoint, of the last step, or of
 # reading times.
 ahead() { STANDIN_AHEAD=1 over_mpi 1f1b 4 "$@" >/dev/null && grep -o '^standin: .*' "$room/said" | sort | uniq -c | sed 's/^ *//'; }
 expect "a step is enqueued ahead" "4 standin: 4 of 5 graphs launched ahead" "$(ahead --steps 6)"
-expect "with put" "4 standin: 4 of 5 graphs launched ahead" "$(ahead --steps 6 --messages put)"
-expect "checkpoints between steps" "4 standin: 2 of 5 graphs launched ahead" "$(ahead --steps 6 --checkpoint "$saved" --every 2)"
+expect "a step is enqueued ahead with put" "4 standin: 4 of 5 graphs launched ahead" "$(ahead --steps 6 --messages put)"
+expect "steps enqueued ahead with checkpoints between steps" "4 standin: 2 of 5 graphs launched ahead" "$(ahead --steps 6 --checkpoint "$saved" --every 2)"
 rm -rf "$saved"
-expect "timelines" "4 standin: 0 of 5 graphs launched ahead" "$(ahead --steps 6 --timeline "$room/ahead")"
+expect "no step is enqueued ahead of reading times" \
+    "4 standin: 0 of 5 graphs launched ahead" "$(ahead --steps 6 --timeline "$room/ahead")"
 # Recomputes Muon with numpy, from the checkpoints before and after a step.
 if "${PYTHON:=python3}" -c 'import numpy' 2>/dev/null || { PYTHON=/usr/bin/python3 && $PYTHON -c 'import numpy'; }; then
     compiled muon serial --model tests/training/recipe/small.lua -D optimizer=muon -D batches=4 -D stages=1
@@ -70,7 +71,7 @@ return model {
 EOF
 wide=(-D workers=3 -D stages=1 -D batches=3 --model "$room/wide.lua")
 piece=$(sed -nE 's/^enum \{ REDUCE_PIECE = (.*) \};/\1/p' runtime/ops.h)
-expect "its gradients are more than a piece" 1 $((4 * (12 * 2100 + 2101 * 4000 + 4001 * 8) > piece))
+expect "the gradients exceed one piece" 1 $((4 * (12 * 2100 + 2101 * 4000 + 4001 * 8) > piece))
 compiled pieces ddp "${wide[@]}"
 expect "a reduction in two pieces" "$(in_process schedules/ddp.lua "${wide[@]}" --steps 1 --device cuda)" \
     "$(over_mpi pieces 3 --steps 1 --reduce ordered)"
@@ -106,14 +107,14 @@ tcp 1f1b 4 --steps 4
 ended 60
 expect "1f1b over TCP" "0 0 0 0 $(in_process schedules/1f1b.lua "${integers[@]}" --steps 4)" "$codes $(weights)"
 memory='^pianola: device memory of a rank, at most: planned ([0-9]+) bytes, taken \1; NCCL.s connections [0-9]+, and ([0-9]+) more with the first step, of ([0-9]+) expected$'
-expect "one allocation, of what is planned" yes "$(says "$memory")"
-# At the end: all of that, plus the graph.
+expect "one allocation, of the planned bytes" yes "$(says "$memory")"
+# At the end, memory also holds the graph.
 taken() { sed -nE 's/.* taken ([0-9]+); NCCL.s connections ([0-9]+), and ([0-9]+) more .*/\1 + \2 + \3/p' "$room/err0"; }
 at_end() { sed -nE 's/^memory +([0-9]+) bytes of device memory at the end, on the rank that uses most$/\1/p' "$room/out0"; }
 expect "memory at the end" "$(($(taken)))" "$(at_end)"
 STANDIN_GRAPH_BYTES=4096 tcp 1f1b 4 --steps 4
 ended 60
-expect "memory at the end, with a graph that takes some" "$(($(taken) + 4096))" "$(at_end)"
+expect "memory at the end, with a graph that takes memory" "$(($(taken) + 4096))" "$(at_end)"
 STANDIN_GRAPH_BYTES=4096 tcp 1f1b 4 --steps 4 --json
 ended 60
 expect "memory at the end, as JSON" "$(($(taken) + 4096))" "$(sed -nE 's/^  "device_bytes_at_end": ([0-9]+),$/\1/p' "$room/out0")"
@@ -122,14 +123,14 @@ ended 60
 # Ranks 1 and 2 receive from two and send to two: with 8 channels (maxCTAs), each 10 MiB and 2 MiB.
 expect "NCCL's channels are limited" $((8 * 2 * 12 << 20)) "$(sed -nE "s/$memory/\2/p" "$room/err0")"
 # The estimate has 6 MiB to send, as on A100s, and 8 MiB for each of four communicators.
-expect "what NCCL may take" $((8 * 2 * 16 + 4 * 8 << 20)) "$(sed -nE "s/$memory/\3/p" "$room/err0")"
+expect "the estimate of NCCL's memory" $((8 * 2 * 16 + 4 * 8 << 20)) "$(sed -nE "s/$memory/\3/p" "$room/err0")"
 compiled 1f1b-peer 1f1b "${integers[@]}" --lanes peer # both directions of a pair share a communicator
 tcp 1f1b-peer 4 --steps 1
 ended 60
-expect "what NCCL may take with a communicator per pair" $((8 * 2 * 16 + 2 * 8 << 20)) "$(sed -nE "s/$memory/\3/p" "$room/err0")"
+expect "the estimate of NCCL's memory with a communicator per pair" $((8 * 2 * 16 + 2 * 8 << 20)) "$(sed -nE "s/$memory/\3/p" "$room/err0")"
 NCCL_BUFFSIZE=1048576 NCCL_MAX_CTAS=2 tcp 1f1b 4 --steps 1 # 4 MiB to send, 8 MiB to receive
 ended 60
-expect "with smaller buffers" $((2 * 2 * 12 + 4 * 8 << 20)) "$(sed -nE "s/$memory/\3/p" "$room/err0")"
+expect "the estimate with smaller buffers" $((2 * 2 * 12 + 4 * 8 << 20)) "$(sed -nE "s/$memory/\3/p" "$room/err0")"
 
 # Versions from which NCCL overlaps its launches, with and without a graph; for older ones launches are serial or an
 # error.
@@ -154,7 +155,7 @@ ended 20
 expect "NCCL 2.25" "2 2 2 2 yes" "$codes $(says '^pianola: error: rank 0: NCCL is of version 22505, and 2.26 or newer is needed$')"
 NCCL_LAUNCH_ORDER_IMPLICIT=0 tcp 1f1b 4 --steps 1
 ended 20
-expect "NCCL in no order" "2 2 2 2 yes" "$codes $(says '^pianola: error: rank 0: NCCL_LAUNCH_ORDER_IMPLICIT is 0: ranks could wait ')"
+expect "NCCL without a launch order" "2 2 2 2 yes" "$codes $(says '^pianola: error: rank 0: NCCL_LAUNCH_ORDER_IMPLICIT is 0: ranks could wait ')"
 
 # Measured timelines: the weights stay the same, and nothing is allocated after training has begun (STANDIN_START).
 wanted=$(in_process schedules/fslpp.lua "${integers[@]}" --steps 13)
@@ -208,7 +209,7 @@ for name in 1f1b zero1; do
     wanted=$(in_process schedules/$name.lua "${half[@]}" --data $text --steps 4 --device cuda)
     expect "bf16, $name: the bits of loopback" "$wanted" "$(over_mpi half 3 --data $text --steps 4 --reduce ordered)"
     over_mpi half 3 --data $text --steps 2 --checkpoint "$saved" --reduce ordered >/dev/null
-    expect "bf16, $name: on from a checkpoint" "$wanted" \
+    expect "bf16, $name: resumed from a checkpoint" "$wanted" \
         "$(over_mpi half 3 --data $text --steps 4 --checkpoint "$saved" --resume --reduce ordered)"
     rm -rf "$saved"
 done
@@ -226,12 +227,12 @@ whole=$(over_mpi pipe 2 --data $text --steps 8)
 first=$(over_mpi pipe 2 --data $text --steps 5 --checkpoint "$saved" --every 2)
 expect "a checkpoint of GPUs" "5 ${#whole}" "$(newest) ${#first}"
 cp -r "$saved" "$room/of_gpus"
-expect "GPUs go on where GPUs stopped, bit for bit" "$whole" "$(over_mpi pipe 2 --data $text --steps 8 --checkpoint "$saved" --resume)"
+expect "GPUs resume from GPUs' checkpoints, bit for bit" "$whole" "$(over_mpi pipe 2 --data $text --steps 8 --checkpoint "$saved" --resume)"
 # Layers on CPUs and GPUs differ in the last bits, but at the checkpoint itself nothing has been computed.
-expect "CPUs take up the weights of GPUs" "$first" "$(on_cpu --steps 5 --checkpoint "$room/of_gpus" --resume)"
+expect "CPUs read the weights of GPUs" "$first" "$(on_cpu --steps 5 --checkpoint "$room/of_gpus" --resume)"
 rm -rf "$saved"
 first=$(on_cpu --steps 5 --checkpoint "$saved")
-expect "GPUs take up the weights of CPUs" "$first" "$(over_mpi pipe 2 --data $text --steps 5 --checkpoint "$saved" --resume)"
+expect "GPUs read the weights of CPUs" "$first" "$(over_mpi pipe 2 --data $text --steps 5 --checkpoint "$saved" --resume)"
 rm -rf "$saved"
 wanted=$(in_process schedules/1f1b.lua "${integers[@]}" --steps 7)
 timeout 60 mpirun --oversubscribe -n 4 "$room/1f1b/rank" --steps 3 --checkpoint "$saved" >/dev/null 2>&1
@@ -254,7 +255,7 @@ rm -rf "$saved"
 
 at='waits at [0-9]+ (RECV|SEND)_[FB] (act|grad)\([0-9],[0-9]\) (from|to) rank [0-9]|is at [0-9]+ [FB] [0-9] [0-9]'
 others() { pid=("${pid[@]:0:2}" "${pid[3]}"); }
-# all_said WHY: counts ranks 0, 1 and 3 if they say where they waited, and why
+# all_said WHY: counts how many of ranks 0, 1 and 3 report where they waited, and why
 all_said() {
     local k
     for k in 0 1 3; do
@@ -263,7 +264,7 @@ all_said() {
     done | grep -c yes
 }
 gone='NCCL: a message: ncclRemoteError: remote process exited or there was a network error|NCCL: (RECV|SEND)_[FB] act.*|NCCL: (RECV|SEND)_[FB] grad.*|rank [0-9] closed its connection|rank [0-9]: Connection reset by peer'
-for deaf in "" 1; do # NCCL notices that a rank is gone; or not, and the ranks' own connections do
+for deaf in "" 1; do # NCCL may or may not notice that a rank is gone; the ranks' own connections do
     if [ $deaf ]; then export STANDIN_DEAF=1; else unset STANDIN_DEAF; fi
     for flags in "" --no-graph; do
         # shellcheck disable=SC2086
@@ -311,11 +312,12 @@ expect "an abort that hangs: $took ms" "1 1 1 yes" "$codes $([ $took -gt 3000 ] 
 kill -KILL "$stopped"
 STANDIN_HANGS=init tcp 1f1b 4 --steps 3 --deadline 2
 ended 12
-expect "a beginning that hangs" "1 1 1 1 4" "$codes $(grep -lE \
+expect "an initialisation that hangs" "1 1 1 1 4" "$codes $(grep -lE \
     '^pianola: rank [0-9] waits for all ranks to connect their GPUs: (2 s have passed \(--deadline\)|rank [0-9].*|NCCL: .*)$' "$room"/err? | wc -l)"
 STANDIN_HANGS=finalize tcp 1f1b 4 --steps 3
 ended 20
-expect "an end that hangs" "0 0 0 0 $(in_process schedules/1f1b.lua "${integers[@]}" --steps 3)" "$codes $(weights)"
+expect "a finalisation that hangs" \
+    "0 0 0 0 $(in_process schedules/1f1b.lua "${integers[@]}" --steps 3)" "$codes $(weights)"
 
 # ---- missing parts ----
 
@@ -340,14 +342,14 @@ refused="Cuda failure 101 'invalid device ordinal'"
 STANDIN_NCCL_ALLOC=$refused tcp 1f1b 4 --steps 4
 ended 60
 expect "memory that NCCL cannot allocate: weights" "0 0 0 0 $(in_process schedules/1f1b.lua "${integers[@]}" --steps 4)" "$codes $(weights)"
-expect "memory that NCCL cannot allocate: a line of each rank says why" "4 4" "$(grep -hc "^pianola: rank [0-3]: NCCL: ncclMemAlloc: \
+expect "memory that NCCL cannot allocate: each rank prints why" "4 4" "$(grep -hc "^pianola: rank [0-3]: NCCL: ncclMemAlloc: \
 ncclUnhandledCudaError: unhandled cuda error: $refused; cudaMalloc gives the memory instead, unregistered, .* NCCL_CUMEM_ENABLE=0 for all ranks$" \
     "$room"/err* | paste -sd+ | bc) $(grep -h ncclMemAlloc "$room"/err* | sort -u | wc -l)"
 STANDIN_MALLOC=800 STANDIN_NCCL_ALLOC=$refused tcp 1f1b 4 --steps 4
 ended 20
-expect "memory that nobody can allocate: why" "2 2 2 2 yes" "$codes $(says "^pianola: error: rank 0: CUDA: cudaMalloc: cudaErrorNotPermitted: \
+expect "memory that neither NCCL nor CUDA can allocate: both reasons" "2 2 2 2 yes" "$codes $(says "^pianola: error: rank 0: CUDA: cudaMalloc: cudaErrorNotPermitted: \
 operation not permitted \(NCCL: ncclMemAlloc: ncclUnhandledCudaError: unhandled cuda error: $refused\): it takes [0-9]+ bytes of GPU 0, ")"
-expect "memory that nobody can allocate: it is not short" "" "$(said 'no memory')"
+expect "memory that neither NCCL nor CUDA can allocate: no mention of a shortage" "" "$(said 'no memory')"
 STANDIN_MALLOC=2 STANDIN_NCCL_ALLOC=$refused tcp 1f1b 4 --steps 4
 ended 20
 expect "memory is short" yes "$(says "^pianola: error: rank 0: no memory on the device \(NCCL: ncclMemAlloc: .*$refused\): it takes ")"
@@ -360,7 +362,8 @@ done
 
 # ---- a kernel's fault, which surfaces later ----
 
-# The last rank's loss in the second step's first microbatch. In a graph, the device's progress shows where it was.
+# Makes the last rank's loss kernel fault in the second step's first microbatch. In a graph, the device's progress shows
+# where it was.
 illegal='cudaErrorIllegalAddress: an illegal memory access was encountered'
 later=' An earlier instruction may be at fault: to see which, run with --no-graph and with CUDA_LAUNCH_BLOCKING=1 in the environment, then under compute-sanitizer$'
 export STANDIN_FAULT='(mse<T>)' STANDIN_FAULT_AT=9
@@ -386,13 +389,13 @@ expect "a graph on some ranks only" "rank 1 has --no-graph 1, but rank 0 has 0; 
 app=$(sed '2s/$/ --reduce ordered/' "$room/1f1b/app.gpu")
 expect "sums in order on some ranks only" "rank 1 has --reduce ordered, but rank 0 has nccl; give all ranks the same flags" \
     "$(timeout 60 mpirun --oversubscribe --app <(echo "$app") 2>&1 | sed -n 's/^pianola: error: //p' | head -n 1)"
-expect "no such sums" "pianola: rank 0 of serial: error: --reduce rank: expected nccl or ordered" \
+expect "an unknown value of --reduce" "pianola: rank 0 of serial: error: --reduce rank: expected nccl or ordered" \
     "$(compiled serial serial "${integers[@]}" && "$room/serial/rank0.gpu" --reduce rank 2>&1)"
-expect "nothing is left of NCCL's meetings" "" "$(ls "$room" | grep '^standin-')"
+expect "no files of NCCL's communicators are left" "" "$(ls "$room" | grep '^standin-')"
 
-# ---- the real libraries, as far as that goes without a GPU ----
+# ---- the real libraries, as far as possible without a GPU ----
 
-make -s -C "$room/ddp" clean gpu # links the stand-in, as users link CUDA
+make -s -C "$room/ddp" clean gpu # links the stand-in the way that users link CUDA
 expect "built by make: the weights of one process" "$(in_process schedules/ddp.lua "${integers[@]}" --steps 4)" "$(over_mpi ddp 8 --steps 4)"
 got=$(PKG_CONFIG_LIBDIR=$room/none PKG_CONFIG_PATH='' make -s -C "$room/ddp" clean gpu 2>&1)
 expect "no runtime for GPUs" yes "$(grep -q 'pianola-cuda not found: it needs nvcc and NCCL; make gpu in the source tree' <<<"$got" && echo yes)"
@@ -403,7 +406,7 @@ if [ -x "$nvcc" ] && make -s -j"$(nproc)" gpu && [ -f build/libpianola-cuda.a ];
     if ! ls /dev/nvidia0 >/dev/null 2>&1; then
         tcp 1f1b 4 --steps 3
         ended 30
-        expect "and say that there is no GPU" "2 2 2 2 yes" "$codes $(says '^pianola: error: rank 0: no CUDA device on ')"
+        expect "the programs report that there is no GPU" "2 2 2 2 yes" "$codes $(says '^pianola: error: rank 0: no CUDA device on ')"
     fi
 else
     echo "nvcc or NCCL is not here: the programs were linked with the stand-in only"

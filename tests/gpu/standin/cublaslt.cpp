@@ -37,7 +37,7 @@ struct preference {
     uint32_t alignment[4]; /* minimum for A, B, C and D */
     uint32_t reduction;    /* the allowed reduction schemes */
 };
-enum { MOST_ALIGNED = 256 }; /* the default promise */
+enum { MOST_ALIGNED = 256 }; /* the default alignment, which callers promise */
 static_assert(sizeof(preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t), "fits");
 static_assert(sizeof(layout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "fits");
 static_assert(sizeof(algorithm) == sizeof(cublasLtMatmulAlgo_t), "is one");

@@ -118,7 +118,7 @@ class Terminal:
 
 
 class Watch:
-    """pianola as the foreground job of a shell: a parent process starts it, and reports and continues it when it stops."""
+    """pianola as the foreground job of a shell: a parent starts it, and reports and continues it when it stops."""
 
     def __init__(self, *args, rows=40, columns=130):
         self.terminal = Terminal(rows, columns)

@@ -1,5 +1,5 @@
-/* Preloaded, makes one thread stop forever: the one that makes call number STUCK of OpenBLAS's products, on the host,
- * or of expf, in the stand-in's kernels. */
+/* Preloaded, stops one thread forever: the thread that makes the STUCK-th call of OpenBLAS's products, on the host, or
+ * of expf, in the stand-in's kernels. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -63,7 +63,7 @@ ended 20
 expect "without --checkpoint" "130 130 yes" "$codes $(says '^pianola: SIGINT came: stopped after step [0-9]+; there is no --checkpoint$')"
 
 # While ranks still meet, there is nothing to wind down: the first signal ends them.
-handles() { # SIGTERM: true once the rank itself, no longer the shell that started it, has its handler
+handles() { # succeeds once the rank itself, no longer the shell that started it, handles SIGTERM
     grep -qsa 'rank[01]' "/proc/$1/cmdline" && ((0x$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$1/status") >> 14 & 1))
 }
 for signal in INT TERM; do
@@ -76,19 +76,19 @@ for signal in INT TERM; do
         until_true "rank $who handles signals" handles ${pid[0]}
         kill -$signal ${pid[0]}
         ended 5
-        expect "SIG$signal to rank $who, who is alone" "$([ $signal = INT ] && echo 130 || echo 143) yes no" \
+        expect "SIG$signal to rank $who, which is alone" "$([ $signal = INT ] && echo 130 || echo 143) yes no" \
             "$codes $(says "^pianola: rank $who waits for .*: SIG$signal has come, before anything began\$") $([ -e "$room/flight-rank$who.txt" ] && echo yes || echo no)"
     done
 done
 
-# A rank that is stuck says so; the second signal ends it at once.
+# A stuck rank reports where it is stuck; a second signal ends it at once.
 tcp 1f1b 4 "${endless[@]}"
 reached 5
 kill -STOP "${pid[2]}"
 sleep 0.2
 kill -TERM "${pid[3]}"
 sleep 1
-expect "a signal to a rank that is stuck: it says where, and waits on" "yes yes" "$(runs "${pid[3]}" && echo yes) \
+expect "a signal to a stuck rank: it reports where, and keeps waiting" "yes yes" "$(runs "${pid[3]}" && echo yes) \
 $(says '^pianola: rank 3 (waits at [0-9]+ RECV_F act\(2,[0-9]\) from rank 2|waits for all ranks|writes a checkpoint).*: SIGTERM has come$' 3)"
 kill -TERM "${pid[3]}"
 sleep 0.2
@@ -98,17 +98,17 @@ expect "a second signal: exit codes" "1 1 137 143" "$codes"
 goes_on "a second signal"
 rm -rf "$saved"
 
-# ---- ranks that stop: the others end by the deadline, and say where they waited ----
+# ---- ranks that stop: the others end by the deadline, and report where they waited ----
 
 at='waits at [0-9]+ (RECV|SEND)_[FB] (act|grad)\([0-9],[0-9]\) (from|to) rank [0-9]'
-# Names the messages that the others wait for from their program's table.
+# The names, from their program's table, of the messages that the others wait for.
 for over in tcp mpi; do
     # Stops the rank inside a step, not inside a checkpoint.
     $over 1f1b 4 --checkpoint "$saved" --steps 1000000 --every 1000000 --deadline 3
     begun && sleep 0.2
     [ $over = tcp ] && stuck=${pid[2]} || stuck=$(rank_pid 2)
     kill -STOP "$stuck"
-    if [ $over = tcp ]; then # we must end it ourselves
+    if [ $over = tcp ]; then # a stopped rank does not end by itself
         pid=("${pid[@]:0:2}" "${pid[3]}")
         ended 10
         expect "a stopped rank over TCP: exit codes of the others" "1 1 1" "$codes"
@@ -127,7 +127,7 @@ for over in tcp mpi; do
         "$(said "^pianola: rank [13] $at: " | grep -q ' rank 2: ' && echo yes)"
     for k in 0 1 3; do
         [ -f "$room/flight-rank$k.txt" ] || continue
-        expect "a stopped rank over $over: the flight record of rank $k begins with what it said" "$(said "^pianola: rank $k .*--deadline")" \
+        expect "a stopped rank over $over: the flight record of rank $k begins with its message" "$(said "^pianola: rank $k .*--deadline")" \
             "pianola: $(head -n 1 "$room/flight-rank$k.txt" | sed 's/ of 1f1b / /')"
     done
 done
@@ -142,13 +142,13 @@ rm -rf "$saved"
 
 stuck 500 "${integers[@]}" --checkpoint "$saved"
 expect "a thread that stops is in a job" 1 "$(grep -cE '^pianola: rank [0-9] is at [0-9]+ [FB] ' "$room/err0")"
-expect "a thread that stops: how to go on" yes \
+expect "a thread that stops: how to resume" yes \
     "$(says "^pianola: rank 0: to continue from the newest checkpoint in $saved, start the run again with --resume\$")"
 rm -rf "$saved"
 "$PIANOLA" run schedules/1f1b.lua "${integers[@]}" --steps 3 --deadline 20 >"$room/out0" 2>"$room/err0"
 expect "threads that come in time" "0 $("$PIANOLA" run schedules/1f1b.lua "${integers[@]}" --steps 3 --json 2>/dev/null | sed -nE 's/^  "weights": "(.*)",?$/\1/p')" "$? $(weights)"
 
-# The same at the end of a run over mpirun: a rank that stops there must not hold up the others forever.
+# At the end of a run under mpirun, too, a rank that stops must not hold up the others forever.
 echo '#include <signal.h>
 int MPI_Finalize(void) { return raise(SIGSTOP); }' | cc -shared -fPIC -x c - -o "$room/stop.so"
 mpirun --oversubscribe -n 1 "$room/gpipe/rank0" --deadline 2 --steps 3 --flight "$room" : \
@@ -180,12 +180,12 @@ if mount -t tmpfs -o size=1300k none "$room/disk" 2>/dev/null; then
     full='No space left on device'
     expect "a full disk" "2 2 2 2 yes" "$codes $(says "^pianola: error: $saved/step-[0-9]+(/[a-z]+[-0-9]*\.(safetensors|json))?(\.tmp)?: $full; $resume$")"
     step=$(newest)
-    expect "a full disk: there are some, and one half written" "yes no" "$([ "$step" -gt 10 ] && echo yes) \
+    expect "a full disk: whole checkpoints, and one half written" "yes no" "$([ "$step" -gt 10 ] && echo yes) \
 $([ -e "$saved/$(ls "$saved" | tail -n 1)/manifest.json" ] && echo yes || echo no)"
     mount -o remount,size=8m "$room/disk"
     tcp 1f1b 4 --checkpoint "$saved" --every 5 --steps $((step + 1)) --resume
     ended 20
-    expect "a full disk: goes on from the one before" "0 0 0 0 $step" "$codes $(sed -n 's/^resumed *from step //p' "$room/out0")"
+    expect "a full disk: resumes from the previous checkpoint" "0 0 0 0 $step" "$codes $(sed -n 's/^resumed *from step //p' "$room/out0")"
     tcp 1f1b 4 --checkpoint "$saved" --every 5 --steps 1000000 --resume
     reached $((step + 15))
     # Remounts through a bind mount of the disk onto itself: a mount with a file open for writing cannot be remounted.
@@ -203,7 +203,7 @@ $([ -e "$saved/$(ls "$saved" | tail -n 1)/manifest.json" ] && echo yes || echo n
     step=$(newest)
     tcp 1f1b 4 --checkpoint "$saved" --steps $((step + 1)) --resume
     ended 20
-    expect "read-only no more" "0 0 0 0 $step" "$codes $(sed -n 's/^resumed *from step //p' "$room/out0")"
+    expect "the disk is writable again" "0 0 0 0 $step" "$codes $(sed -n 's/^resumed *from step //p' "$room/out0")"
     umount "$room/disk"
     saved=$room/saved
 else
@@ -214,7 +214,8 @@ tcp gpipe 2 "${endless[@]}"
 refused "a file in the folder's place" "$saved: is no folder"
 rm "$saved"
 tcp gpipe 2 --checkpoint "$room/none/saved"
-refused "a folder in no folder" "$room/none/saved: No such file or directory: make its parent folder first"
+refused "a checkpoint folder in a missing folder" \
+    "$room/none/saved: No such file or directory: make its parent folder first"
 tcp gpipe 2 "${endless[@]}"
 reached 5
 mv "$saved" "$room/moved" # the ranks make a new one, unless they are writing just now
@@ -262,7 +263,7 @@ differ "other steps between checkpoints" "rank 1 has --every 7, rank 0 100; $ali
 differ "one that resumes" "rank 1 has --resume 1, rank 0 0; $alike" --steps 9 --checkpoint "$saved" --resume
 differ "another folder" "$saved: rank 0 does not see what rank 1 writes there: all ranks need the same folder" \
     --steps 9 --checkpoint "$room/other"
-expect "nothing is left in the folders" "" "$(ls "$saved" "$room/other" | grep -v :)"
+expect "the folders are empty" "" "$(ls "$saved" "$room/other" | grep -v :)"
 rm -rf "$saved" "$room/other"
 
 # ---- one run at a time in a folder ----
@@ -293,7 +294,7 @@ $(says "^pianola: error: $saved: another run is writing its checkpoints there \(
     ended 10
     $over gpipe 2 "${often[@]}" --steps 9 --resume
     ended 20
-    expect "a rank of the killed run is left, over $over" "yes yes" "$(grep -qE '^2( 2)*$' <<<"$codes" && echo yes) \
+    expect "a rank of the killed run still runs, over $over" "yes yes" "$(grep -qE '^2( 2)*$' <<<"$codes" && echo yes) \
 $(says "^pianola: error: $saved: rank 1 of another run still runs \($holder\); let it end, or name another folder$")"
     kill -9 "${first[1]}"
     pid=("${first[1]}")
@@ -319,11 +320,11 @@ int fcntl(int fd, int what, ...) {
 NOLOCKS
 LD_PRELOAD=$room/nolocks.so tcp gpipe 2 "${often[@]}" --steps 10
 ended 20
-expect "no locks: said once, and the run goes on" "0 0 10 pianola: warning: $saved: no locks here (No locks available): another run could write there at the same time" \
+expect "no locks: reported once, and the run goes on" "0 0 10 pianola: warning: $saved: no locks here (No locks available): another run could write there at the same time" \
     "$codes $(newest) $(cat "$room"/err? | grep 'no locks')"
 rm -rf "$saved"
 
-# ---- going on ----
+# ---- resuming ----
 
 for over in tcp mpi; do
     $over gpipe 2 "${often[@]}" --steps 10 --resume
@@ -342,9 +343,9 @@ for over in tcp mpi; do
     refused "a model of another kind, over $over" "$saved/step-00000010: has no layer.0.token; it belongs to another model or optimizer"
     $over gpipe 2 "${often[@]}" --steps 7 --resume
     ended 30
-    expect "fewer steps than are done, over $over" "10 $at_10 yes" "$(sed -n 's/^resumed *from step //p' "$room/out0") $(weights) \
+    expect "fewer steps than already done, over $over" "10 $at_10 yes" "$(sed -n 's/^resumed *from step //p' "$room/out0") $(weights) \
 $(grep -q 'after 10 steps$' "$room/out0" && echo yes)"
-    expect "all that left the checkpoints alone, over $over" "10" "$(newest)"
+    expect "none of these runs changed the checkpoints, over $over" "10" "$(newest)"
     printf x | dd of="$saved/step-00000010/stage-0001.safetensors" bs=1 seek=900 conv=notrunc status=none
     $over gpipe 2 "${often[@]}" --steps 10 --resume
     ended 30

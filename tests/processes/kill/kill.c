@@ -1,5 +1,5 @@
-/* Kills and stops ranks at random moments. Each time, all others must fail within the deadline and say where they were.
- * Nothing of the run is left, and it resumes from its newest checkpoint, sometimes under another schedule, to the
+/* Kills and stops ranks at random moments. Each time, all others must fail within the deadline and report where they
+ * were. Nothing of the run is left, and it resumes from its newest checkpoint, sometimes under another schedule, to the
  * weights of an undisturbed run.
  *
  *     kill ROOM FAULTS SEED WORKERS     that many faults, WORKERS at a time
@@ -186,7 +186,7 @@ static bool check_end(struct fault *f, struct run *r) {
         __atomic_add_fetch(&all->hung, 1, __ATOMIC_RELAXED);
         kill(r->pid[0], SIGKILL);
         ended = run_wait(r, victim, SLACK);
-        begin = now(); /* its time does not count as the ranks' */
+        begin = now(); /* mpirun's time does not count as the ranks' */
     }
     if (!ended)
         return wrong(f, "%d processes still run %.0f s later", run_left(r), limit);
@@ -401,7 +401,7 @@ int main(int argc, char **argv) {
     }
     room = argv[1];
     seed = atoi(argv[3]);
-    first_meeting = (int)getpid() * 1024; /* 21 bits of it become an address */
+    first_meeting = (int)getpid() * 1024; /* 21 of its bits become an address */
     all = mmap(NULL, sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (all == MAP_FAILED)
         give_up("no memory for", "the totals");

@@ -1,4 +1,4 @@
-/* The moment of a fault: chosen at random, by what the run does rather than by the clock alone, so that a machine of
+/* The moment of a fault: chosen at random from the run's events rather than by the clock alone, so that a machine of
  * half the speed meets the same moments. */
 #ifndef PIANOLA_FAULTS_MOMENT_H
 #define PIANOLA_FAULTS_MOMENT_H

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../../.." || exit 2
 room=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$room"' EXIT
 top=$PWD
-mkdir "$room/bin" # of torchrun's own folder, nothing else
+mkdir "$room/bin" # only torchrun's own folder
 ln -s "${TORCHRUN:-$top/tests/processes/launchers/torchrun}" "$room/bin/torchrun"
 PATH=$room/bin:$PATH
 . tests/support/small_job.sh
@@ -35,7 +35,7 @@ done
 # shellcheck disable=SC2046
 kill -9 $(task 2)
 wait $agent
-expect "a killed rank: all start again, and go on to the same bits" "0 1 $wanted" \
+expect "a killed rank: all restart, and reach the same bits" "0 1 $wanted" \
     "$? $(grep -cE '^resumed +from step [12]00$' printed) $(weights printed)"
 grep -q '^pianola: rank [013] .*rank 2' said
 expect "a killed rank: the others name it" 0 $?

@@ -14,8 +14,8 @@ compiled() { "$PIANOLA" compile "$@" && make -s -C "${@: -1}"; }
 started() { timeout 120 mpirun --oversubscribe --app <(sed "s|\$| ${*:2}|" "$1/app.mpi") 2>&1; }
 weights() { sed -n 's/^weights *\([0-9a-f]*\).*/\1/p'; }
 
-# Built by make, as users do. Floats, whose sums depend on the order, match too: reductions keep the rank order.
-# shellcheck disable=SC2086
+# Built with make, as users do. Sums of floats match too, although they depend on the order: reductions keep the rank
+# order. shellcheck disable=SC2086
 compiled schedules/1f1b.lua $integers -o "$room/1f1b"
 text=/usr/share/common-licenses/GPL-3
 compiled schedules/ddp.lua --model schedules/models/gpt.lua -D workers=4 -o "$room/gpt"

@@ -29,14 +29,14 @@ done
 
 # ---- two hosts ----
 
-host=("pianola-a-$$" "pianola-b-$$") link=("pa$$" "pb$$") address=(192.0.2.1 192.0.2.2) # reserved for examples: RFC 5737
+host=("pianola-a-$$" "pianola-b-$$") link=("pa$$" "pb$$") address=(192.0.2.1 192.0.2.2) # addresses reserved for documentation: RFC 5737
 on_hosts() { ip netns pids "${host[0]}" && ip netns pids "${host[1]}"; } 2>/dev/null
 unlinked() {
     local p
     for p in $(on_hosts); do
         kill -9 "$p"
     done
-    ip netns del "${host[0]}" # and its link
+    ip netns del "${host[0]}" # and of its link
     ip netns del "${host[1]}"
 } 2>/dev/null
 linked() {
@@ -83,7 +83,7 @@ mpi_hosts() {
     pid=($!)
 }
 is_rank() { [[ $(tr '\0' ' ' <"/proc/$1/cmdline") == */rank[0-9]\ * ]]; } 2>/dev/null
-# gone SECONDS PROCESS...: succeeds if they have ended or end in time.
+# gone SECONDS PROCESS...: succeeds if the processes end within SECONDS.
 gone() {
     local until=$((${EPOCHREALTIME/./} + $1 * 1000000)) p
     for p in "${@:2}"; do
@@ -99,15 +99,15 @@ alone() { # RANK ADDRESS
     RANK=$1 WORLD_SIZE=2 MASTER_ADDR=$2 MASTER_PORT=29500 ip netns exec "${host[1]}" \
         "$room/gpipe/rank$1" --flight "$room" --deadline 1 2>&1
 }
-expect "not rank 0's address" "pianola: rank 0: warning: MASTER_ADDR ${address[0]} is not an address of this machine: listening at all addresses" \
+expect "an address that is not rank 0's" "pianola: rank 0: warning: MASTER_ADDR ${address[0]} is not an address of this machine: listening at all addresses" \
     "$(alone 0 "${address[0]}" | head -n 1)"
 expect "a name that rank 0 does not know" "pianola: rank 0: warning: MASTER_ADDR no such host is a name that this machine does not know" \
     "$(alone 0 "no such host" | head -n 1)"
 expect "a name that rank 1 does not know" "pianola: rank 1 of gpipe: error: MASTER_ADDR no such host: Name or service not known: \
 set it to an address of rank 0's machine, or to a name that all ranks' machines can resolve" "$(alone 1 "no such host")"
 
-# Access: without a secret, any rank may join. A rank with the wrong secret is told so; the others wait for the right
-# one.
+# Access: without a secret, any process may join as a rank. A rank with the wrong secret gets an error; the others wait
+# for one with the right secret.
 joins() { # RANK: as a rank of tcp_hosts
     RANK=$1 WORLD_SIZE=4 MASTER_ADDR=${address[0]} MASTER_PORT=29500 ip netns exec "${host[$1 / 2]}" \
         "$room/1f1b/rank$1" --flight "$room" --steps 7 --deadline 30 >"$room/out$1" 2>"$room/err$1" &
@@ -116,7 +116,7 @@ joins() { # RANK: as a rank of tcp_hosts
 anybody='anyone who can connect to port 29500 may join this run as a rank: set the same PIANOLA_SECRET for all ranks'
 tcp_hosts --steps 7 --deadline 30
 ended 60
-expect "two hosts without a secret: rank 0 says so, once" "pianola: rank 0: warning: $anybody" "$(cat "$room"/err? | grep "$anybody")"
+expect "two hosts without a secret: rank 0 warns once" "pianola: rank 0: warning: $anybody" "$(cat "$room"/err? | grep "$anybody")"
 export PIANOLA_SECRET="a secret of this test, $$"
 forget
 pid=()
@@ -125,9 +125,9 @@ PIANOLA_SECRET=${PIANOLA_SECRET}0 joins 2
 wait "${pid[2]}"
 expect "another secret: the rank ends" 2 $?
 differs="give all ranks the same PIANOLA_SECRET"
-expect "another secret: the rank says why" yes \
+expect "another secret: the rank reports why" yes \
     "$(says "^pianola: rank 2 of 1f1b: error: rank 0 at ${address[0]}, port 29500, has another secret than this rank 2: $differs$" 2)"
-expect "another secret: and so does rank 0" yes \
+expect "another secret: rank 0 reports why" yes \
     "$(says "^pianola: rank 0: warning: turned away a connection from ${address[1]}, port [0-9]+: it calls itself rank 2, but has a different secret: $differs$")"
 joins 1
 joins 2
@@ -160,10 +160,10 @@ for over in tcp mpi; do
     expect "no link, over $over: exit codes" yes "$(grep -qE "$([ $over = tcp ] && echo '^1 1 1 1$' || echo '^[1-9][0-9]*$')" <<<"$codes" && echo yes)"
     # mpirun may not receive the output of the other host's ranks; their flight records stay there.
     for k in 0 1 2 3; do
-        expect "no link, over $over: rank $k says where it waits" yes \
+        expect "no link, over $over: rank $k reports where it waits" yes \
             "$(head -n 1 "$room/flight-rank$k.txt" | grep -qE "^rank $k of 1f1b ($place [0-9]|$end): step [0-9]+ has taken $deadline s \(--deadline\)$" && echo yes)"
     done
-    expect "no link, over $over: a rank waits for one of the other host" yes \
+    expect "no link, over $over: a rank waits for a rank on the other host" yes \
         "$(grep -qE "^rank (1 of 1f1b $place 2|2 of 1f1b $place 1): " "$room"/flight-rank[12].txt && echo yes)"
     # shellcheck disable=SC2046
     gone 5 $(on_hosts)

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../../.." || exit 2
 . tests/support/ranks.sh
 data=(--data /usr/share/common-licenses/GPL-3)
 
-# leg HOW NAME RANKS STEPS: resumes over tcp or mpi, up to that step.
+# leg HOW NAME RANKS STEPS: resumes over tcp or mpi, up to step STEPS.
 leg() {
     $1 "$2" "$3" "${data[@]}" --steps "$4" --checkpoint "$saved" --every 100 --resume --deadline 60
     ended 90
@@ -29,11 +29,12 @@ steps=0
 for schedule in ddp fsdp zero1 zero2 ddp; do
     steps=$((steps + 2))
     leg "$([ $((steps % 4)) = 0 ] && echo mpi || echo tcp)" $schedule 3 $steps
-    expect "$schedule ends well" "" "$(said 'error:')"
-    expect "$schedule goes on" "$([ $steps = 2 ] || echo "resumed   from step $((steps - 2))")" \
+    expect "$schedule: exit codes" "" "$(said 'error:')"
+    expect "$schedule resumes" "$([ $steps = 2 ] || echo "resumed   from step $((steps - 2))")" \
         "$(sed -n '/^resumed/p' "$room/out0")"
 done
-expect "ddp, fsdp, zero1, zero2 and ddp again, two steps each: the weights of ten of one" "$ten" "$(weights)"
+expect "ddp, fsdp, zero1, zero2 and ddp again, two steps each: the weights of ten steps of one schedule" \
+    "$ten" "$(weights)"
 
 # Two replicas of each stage, in two shards of two pieces, and a pipeline without either.
 rm -r "$saved"
@@ -44,7 +45,8 @@ compiled pipeline 1f1b "${integers[@]}"
 leg tcp hsdp 4 2
 leg mpi pipeline 4 3
 leg tcp hsdp 4 4
-expect "hsdp, 1f1b and hsdp again: the weights of four steps of one" "$(unbroken 1f1b 4 "${integers[@]}")" "$(weights)"
+expect "hsdp, 1f1b and hsdp again: the weights of four steps of one schedule" \
+    "$(unbroken 1f1b 4 "${integers[@]}")" "$(weights)"
 # The data position counts sequences. With twice the microbatches, or under another schedule, a run resumes where it
 # stopped. With other data or another sequence length, it resumes only on request, from the data's beginning.
 rm -r "$saved"
@@ -60,12 +62,13 @@ on eight 12 "${data[@]}"
 wanted=$(lost 7)
 on four 10 "${data[@]}" --checkpoint "$saved"
 on eight 12 "${data[@]}" --checkpoint "$saved" --resume
-expect "80 sequences of 8, then steps of 16: the sixth of those" "$wanted" "$(lost 2)"
-expect "the manifest has the place" '"sequences": 112, "context": 16,' "$(grep -E 'sequences|context' "$saved"/step-00000012/manifest.json | xargs -d'\n' echo | tr -s ' ' | sed 's/^ //')"
+expect "80 sequences in steps of 8, then steps of 16: it resumes at the sixth of these" "$wanted" "$(lost 2)"
+expect "the manifest has the data position" '"sequences": 112, "context": 16,' "$(grep -E 'sequences|context' "$saved"/step-00000012/manifest.json | xargs -d'\n' echo | tr -s ' ' | sed 's/^ //')"
 on four 14 "${data[@]}" --checkpoint "$saved" --resume
 on four 17 "${data[@]}" --checkpoint "$saved" --resume
 on eight 18 "${data[@]}" --checkpoint "$saved" --resume
-expect "there and back" 168 "$(sed -nE 's/.*"sequences": (.*),/\1/p' "$saved"/step-00000018/manifest.json)"
+expect "other microbatches, and back" \
+    168 "$(sed -nE 's/.*"sequences": (.*),/\1/p' "$saved"/step-00000018/manifest.json)"
 on longer 20 "${data[@]}" --checkpoint "$saved" --resume
 expect "longer sequences" "pianola: error: $saved: belongs to a run on sequences of 16 tokens, not 32, so it is unknown which ones it has read; --new-data \
 begins with the data's first sequence" "$(said error:)"
@@ -75,8 +78,8 @@ wanted=$(lost 2)
 on four 20 "${other[@]}" --checkpoint "$saved" --resume
 expect "other data" "1" "$(said error: | grep -c 'belongs to a run on other data: .*; --new-data continues with this data, from its beginning')"
 on four 20 "${other[@]}" --checkpoint "$saved" --resume --new-data
-expect "other data, wanted: its beginning" "$wanted pianola: from step 19 on, the data is different: it begins with its first sequence" "$(lost 2) $(said 'from step')"
-expect "and its place" 16 "$(sed -nE 's/.*"sequences": (.*),/\1/p' "$saved"/step-00000020/manifest.json)"
+expect "other data with --new-data: from its beginning" "$wanted pianola: from step 19 on, the data is different: it begins with its first sequence" "$(lost 2) $(said 'from step')"
+expect "and its position" 16 "$(sed -nE 's/.*"sequences": (.*),/\1/p' "$saved"/step-00000020/manifest.json)"
 # A manifest of an older version, which recorded no number of sequences. The checksum is FNV-1a.
 python3 - "$saved/step-00000020/manifest.json" <<'PY'
 import re, sys
@@ -102,7 +105,7 @@ for schedule in "1f1b -D workers=2" "fsdp -D workers=3" "zero1 -D workers=3" "tp
         got=$(PIANOLA_CUDA=$PWD/build/standin/libpianola-cuda.so train "${here[@]}" --steps 7 | field weights)
         in_one "${here[@]}" --steps 7 >/dev/null
         rm -r "$saved"/step-00000007 "$saved"/step-00000006
-        expect "$schedule on $on: goes on" "4 ${got:-none}" "$(in_one "${here[@]}" --steps 7 --resume | sed -nE 's/^  "(resumed_from|weights)": "?([^,"]*).*/\2/p' | paste -sd' ')"
+        expect "$schedule on $on: resumes" "4 ${got:-none}" "$(in_one "${here[@]}" --steps 7 --resume | sed -nE 's/^  "(resumed_from|weights)": "?([^,"]*).*/\2/p' | paste -sd' ')"
         rm -r "$saved"
     done
 done
@@ -114,9 +117,9 @@ in_one schedules/fsdp.lua "${one[@]}" -D workers=3 --steps 8 --resume >/dev/null
 in_one schedules/1f1b.lua "${one[@]}" -D workers=2 --steps 9 --resume --device cuda >/dev/null
 tcp two 2 "${data[@]}" --checkpoint "$saved" --steps 9 --resume
 ended 60
-expect "one process, processes, shards, a GPU and processes: the schedule of the first run" 3 "$(sed -nE 's/.*"steps": (.*),/\1/p' "$saved/step-00000009/manifest.json")"
-expect "no run over old checkpoints" 1 "$(in_one schedules/1f1b.lua "${one[@]}" --steps 9; grep -c 'holds checkpoints already: go on with --resume' "$room/stderr")"
-expect "what is done is done" 1 "$(in_one schedules/1f1b.lua "${one[@]}" --steps 9 --resume; grep -c 'has already reached step 9' "$room/stderr")"
+expect "one process, processes, shards, a GPU and processes: the steps of the first run's schedule" 3 "$(sed -nE 's/.*"steps": (.*),/\1/p' "$saved/step-00000009/manifest.json")"
+expect "a new run over old checkpoints is refused" 1 "$(in_one schedules/1f1b.lua "${one[@]}" --steps 9; grep -c 'holds checkpoints already: go on with --resume' "$room/stderr")"
+expect "a finished run does not resume" 1 "$(in_one schedules/1f1b.lua "${one[@]}" --steps 9 --resume; grep -c 'has already reached step 9' "$room/stderr")"
 
 # The loss of a checkpoint on a file, under any schedule, and of the initial weights.
 text=/usr/share/common-licenses/GPL-2
@@ -128,10 +131,10 @@ for schedule in "1f1b -D workers=4" "fsdp -D workers=3" "seq1f1b -D workers=2" "
         loss schedules/${schedule%% *}.lua "${one[@]}" ${schedule#"${schedule%% *}"} --checkpoint "$saved" --resume)"
 done
 train schedules/serial.lua "${one[@]}" --steps 1 --val $text --metrics "$room/before" >/dev/null
-expect "of what a training begins with" "$(sed -nE 's/.*"step": 0, "validation_loss": (.{6}).*/\1/p' "$room/before")" "$(loss schedules/serial.lua "${one[@]}" | cut -c1-6)"
-expect "in words, with its perplexity" 1 "$("$PIANOLA" run schedules/serial.lua "${one[@]}" --steps 0 --val $text --checkpoint "$saved" --resume 2>&1 |
+expect "the loss of the initial weights" "$(sed -nE 's/.*"step": 0, "validation_loss": (.{6}).*/\1/p' "$room/before")" "$(loss schedules/serial.lua "${one[@]}" | cut -c1-6)"
+expect "the report's text, with the perplexity" 1 "$("$PIANOLA" run schedules/serial.lua "${one[@]}" --steps 0 --val $text --checkpoint "$saved" --resume 2>&1 |
     awk '/^loss/ { d = exp($2) - $4; print ($2 + 0 > 3 && d < 0.02 && d > -0.02 && /sequences of 16 tokens, of step 9; nothing was trained$/) }')"
-expect "no checkpoint to tell of" " 1" "$(mkdir "$room/empty"; loss schedules/serial.lua "${one[@]}" --checkpoint "$room/empty" --resume | tr '\n' ' '; grep -c 'holds no checkpoint whose loss could be printed' "$room/stderr")"
+expect "no checkpoint whose loss to print" " 1" "$(mkdir "$room/empty"; loss schedules/serial.lua "${one[@]}" --checkpoint "$room/empty" --resume | tr '\n' ' '; grep -c 'holds no checkpoint whose loss could be printed' "$room/stderr")"
 
 # A signal ends a run after its step, with a checkpoint. It resumes to the weights of an undisturbed run.
 integers=(schedules/1f1b.lua --model schedules/models/integers.lua)
@@ -149,17 +152,17 @@ for signal in INT TERM; do
     stopped=$(sed -nE "s/^pianola: SIG$signal came: stopped after step ([0-9]+), with a checkpoint$/\1/p" "$room/stderr")
     expect "SIG$signal: its report" 1 "$(grep -cE "^loss .* in ${stopped:-0} steps" "$room/report")"
     expect "SIG$signal: one checkpoint" "$(printf 'step-%08d' "${stopped:-0}")" "$(ls "$room/stopped")"
-    expect "SIG$signal: it goes on" "$(train "${integers[@]}" --steps $((stopped + 5)) | field weights)" \
+    expect "SIG$signal: it resumes" "$(train "${integers[@]}" --steps $((stopped + 5)) | field weights)" \
         "$(train "${integers[@]}" --steps $((stopped + 5)) --checkpoint "$room/stopped" --resume | field weights)"
 done
 
 # An error ends with the flags to resume.
 in_one schedules/1f1b.lua "${one[@]}" -D workers=2 --steps 12 -D schedule=constant -D lr=1e30 --resume >/dev/null
-expect "the command to go on with" 1 "$(grep -c "error: .*; to continue from the newest checkpoint: pianola run schedules/1f1b.lua .*--resume" "$room/stderr")"
+expect "the command to resume with" 1 "$(grep -c "error: .*; to continue from the newest checkpoint: pianola run schedules/1f1b.lua .*--resume" "$room/stderr")"
 
 # A learning rate schedule that has ended is reported.
 rates() { "$PIANOLA" run schedules/serial.lua "${still[@]}" -D context=16 -D lr=0.01 -D schedule=cosine -D steps=4 --steps "$1" "${@:2}" 2>&1 | sed -n 's/pianola: warning: the/the/p'; }
-expect "past the schedule's end" "the learning rate is 0 from step 5 to 6: its schedule ends with update 4; give it more steps (-D steps=6), or a final rate \
+expect "past the end of the learning rate schedule" "the learning rate is 0 from step 5 to 6: its schedule ends with update 4; give it more steps (-D steps=6), or a final rate \
 (-D final=0.1)" "$(rates 6)"
-expect "not past it" "" "$(rates 4)$(rates 6 -D final=0.1)"
+expect "not past its end" "" "$(rates 4)$(rates 6 -D final=0.1)"
 finish

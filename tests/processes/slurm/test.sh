@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Ranks under the real Slurm, whose daemons run here for two nodes, on an address of this machine alone. The commands
+# Ranks under the real Slurm. Its daemons run here for two nodes, on an address that only this machine has. The commands
 # are copied from runtime/launch.md, word for word. They train to the bits of the in-process run, also after scancel, a
 # killed task and a requeue.
 cd "$(dirname "$0")/../../.." || exit 2
@@ -86,7 +86,7 @@ expect "nodes that are up" 2 "$(idle)"
 
 # ---- the commands of runtime/launch.md ----
 
-# commands WORD: prints the commands of runtime/launch.md that begin with WORD, without the remarks.
+# commands WORD: prints the commands of runtime/launch.md that begin with WORD, without comments.
 commands() { grep "^    $1 " runtime/launch.md | sed -E 's/^ +//;s/ +#.*//'; }
 . tests/support/small_job.sh
 wanted_100=$("$PIANOLA" run "${small[@]}" --steps 100 2>/dev/null | weights)
@@ -162,7 +162,7 @@ ended() {
     done
     scontrol show job -o "$job" | sed -E 's/.* JobState=([A-Z_]*).* ExitCode=([0-9:]*).*/\1 \2/'
 }
-task() { # K: the process of the job's rank K
+task() { # K: prints the process id of the job's rank K
     grep -lsx "rank$1" /proc/[0-9]*/comm | sed 's/comm$/environ/' | xargs -r grep -lzsx "SLURM_JOB_ID=$job" |
         sed -n 's|/proc/\([0-9]*\)/.*|\1|p'
 }
@@ -191,7 +191,7 @@ goes_on "a killed task"
 submitted
 scontrol requeue "$job"
 expect "requeue: the job" "COMPLETED 0:0" "$(ended)"
-expect "requeue: a checkpoint, and on from there" "1 1 $wanted" "$(stopped) $(resumed) $(weights "$out" | tail -n 1)"
+expect "requeue: a checkpoint, and a resumed run" "1 1 $wanted" "$(stopped) $(resumed) $(weights "$out" | tail -n 1)"
 
 kill "${daemons[@]}"
 gone 10
@@ -199,5 +199,5 @@ for ((i = 0; i < 100; i++)); do # a step's daemon outlives its job for a moment
     [ -n "$(left)" ] || break
     sleep 0.1
 done
-expect "what is left running" "" "$(left)"
+expect "no process is left running" "" "$(left)"
 finish

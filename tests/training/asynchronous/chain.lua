@@ -1,5 +1,5 @@
--- A chain of linear and relu layers on integers, as many linear ones in each stage. The more layers, the smaller the steps
--- that still converge. A team divides them in pairs: the columns of one, and of the next one the rows that these meet.
+-- A chain of linear and relu layers on integers, with the same number of linear layers in each stage. With more layers,
+-- only smaller steps converge. A team divides the layers in pairs: one by columns, the next by the matching rows.
 local p = params { stages = 4, layers = 1, features = 2, rows = 1, lr = 13, adam = 0 }
 
 local layers, cut = {}, {}

@@ -1,9 +1,9 @@
--- A random pipeline whose updates are jobs: stages on one rank or on several in turn, at home or with their weights on a
--- server, several updates or one, and which version a job reads drawn for stages or for single jobs. Every draw is a function
--- of the seed and of what it is drawn for.
+-- A random pipeline whose updates are jobs. Stages run on one rank or on several in turn, with weights at home or on a
+-- server, and with one update or several. The versions that jobs read are drawn per stage or per job. Every draw is a
+-- function of the seed and of the thing it is for.
 local seed = params { seed = 1 }.seed
 
--- FNV-1a, its upper bits: 0 .. n-1 for the thing `what` of job or cell (s, b, d).
+-- Returns 0 .. n-1 for the thing `what` of job or cell (s, b, d), from the upper bits of an FNV-1a hash.
 local function draw(n, what, s, b, d)
   local hash = (seed ~ 0xcbf29ce484222325) * 0x100000001b3
   for i = 1, #what do hash = (hash ~ what:byte(i)) * 0x100000001b3 end
@@ -20,7 +20,7 @@ local p = params {
 }
 local W, S, B = p.workers, p.stages, p.batches
 
--- Per stage, the ranks that take its microbatches in turn, each with the weights; or the one that has them for others.
+-- Per stage, the ranks that run its microbatches in turn, each with the weights, or the one server of its weights.
 local replicas = {}
 local function on_server(s) return draw(4, "server", s) == 0 end
 for s = 0, S - 1 do
@@ -32,7 +32,7 @@ end
 local function home(s, b) return replicas[s][1 + b % #replicas[s]] end
 local function rank(s, b) return on_server(s) and draw(60, "rank", s, b % 4) % W or home(s, b) end
 
--- An update has a microbatch of every replica, so that each of them has a part of its gradient.
+-- An update takes a microbatch from every replica, so that each contributes to its gradient.
 local function update(s)
   local n = #replicas[s]
   return one_of({ n, 2 * n, n == 1 and "each" or n, 12 }, "update", s)

@@ -24,7 +24,7 @@ chain() {
 
 # trains WHAT RULE SCHEDULE ARGS...: expects the rule's versions in the program, and its weights in the end. Leaves the
 # program in $room/streams, and the formula's output in $wanted.
-more=() # further arguments of $formulas
+more=() # more arguments for $formulas
 trains() {
     local what=$1 rule=$2 run
     shift 2
@@ -100,16 +100,17 @@ rank 1 memory 0
 EOF
 chain 2 1 1 1 8 2
 expect "a period by hand" "$(told rule=stashing batches=7)" "$(told rule=stashing streams="$room/hand")"
-expect "its versions as they are" "$(told rule=stashing batches=7)" "$(told rule=any streams="$room/hand")"
-expect "another rule" "formulas: F 0 1 reads version 0, by the rule 1" "$(told rule=sync streams="$room/hand")"
+expect "the declared versions, with any rule" "$(told rule=stashing batches=7)" "$(told rule=any streams="$room/hand")"
+expect "the versions under another rule" \
+    "formulas: F 0 1 reads version 0, by the rule 1" "$(told rule=sync streams="$room/hand")"
 # altered WHAT SED MESSAGE: expects the message for the program by hand after the change.
 altered() {
     sed "$2" "$room/hand" >"$room/altered"
     expect "$1" "formulas: $room/altered: $3" "$(told rule=any streams="$room/altered")"
 }
-altered "a job that is missing" '/^B 1 2/d;s/^0\*3 | 0\*3 | 0\*3/0*3 | 0*3 | 0*2/' "B 1 6 is missing"
+altered "a missing job" '/^B 1 2/d;s/^0\*3 | 0\*3 | 0\*3/0*3 | 0*3 | 0*2/' "B 1 6 is missing"
 altered "a job of another repetition" 's/^B 0 1/B 0 0/' "B 0 0 occurs twice, or reads two versions"
-altered "an update that is missing" '/^U 1 1/d;s/^0\*3 | 0\*3 | 0\*3/0*3 | 0*2 | 0*3/' "U 1 1 runs on 0 ranks, U 1 0 on 1"
+altered "a missing update" '/^U 1 1/d;s/^0\*3 | 0\*3 | 0\*3/0*3 | 0*2 | 0*3/' "U 1 1 runs on 0 ranks, U 1 0 on 1"
 altered "no version" 's/^F 1 0 v0/F 1 0/' "F 1 0 does not say which version it reads"
 
 # ---- schedules that have a formula ----
@@ -165,7 +166,7 @@ for replicas in 2,1 1,2 2,2,1 3,1,2 2,4,1,1 7,1; do
     chain $((n + 1)) 2 8 2 $((4 * n + 9)) 2
     more=("batches=84")
     trains "replicas $replicas" replicas schedules/pipedream.lua -D replicas=$replicas -D batches=84
-    expect "replicas $replicas: repeats" yes "$([ "$(repeats)" -gt 1 ] && echo yes)"
+    expect "replicas $replicas: the period repeats" yes "$([ "$(repeats)" -gt 1 ] && echo yes)"
 done
 
 # Data parallelism: bulk synchronous steps are gradient descent on one microbatch per worker. In asynchronous ones, a
@@ -191,7 +192,7 @@ for tensor in 2 4; do
         name=pipedream size=(-D workers=3)
         [ $rule != stashing ] && name+=_$rule || size=(-D replicas=1,1,1)
         trains "$rule, teams of $tensor" $rule schedules/$name.lua "${size[@]}" -D tensor=$tensor
-        expect "$rule, teams of $tensor: repeats" yes "$([ "$(repeats)" -gt 1 ] && echo yes)"
+        expect "$rule, teams of $tensor: the period repeats" yes "$([ "$(repeats)" -gt 1 ] && echo yes)"
         differs "$rule, teams of $tensor" $rule
     done
     chain 3 1 4 4 13 2
@@ -249,7 +250,7 @@ with open(sys.argv[1], "r+b") as f:
     f.seek(-4, 2)
     f.write(bytes([last ^ 1]))
 EOF
-expect "another bit" yes "$(told rule=sync streams="$room/streams" weights="$room/weights" |
+expect "one different bit is detected" yes "$(told rule=sync streams="$room/streams" weights="$room/weights" |
     grep -q 'layer.10.weight\[3,3\] is .*, by the formula ' && echo yes)"
 
 export PIANOLA_CUDA=$PWD/build/standin/libpianola-cuda.so
@@ -262,7 +263,7 @@ if [ -f "$PIANOLA_CUDA" ]; then
             "$(field weights "$(timeout 200 "$PIANOLA" run "${@:3}" "${model[@]}" --steps "$steps" --json --device cuda 2>&1)")"
         [ -n "$(field weights "$wanted")" ] || expect "$what: the formula" "" "$wanted"
     }
-    chain 3 2 4 4 17 3 # the first step eager, the others as graphs; products need rows that begin at multiples of 64 bytes
+    chain 3 2 4 4 17 3 # the first step is eager, the others are graphs; products need rows that begin at multiples of 64 bytes
     on_standin stashing stashing schedules/pipedream.lua -D replicas=1,1,1
     on_standin vertical vertical schedules/pipedream_vertical.lua -D workers=3
     on_standin naive naive schedules/pipedream_naive.lua -D workers=3

@@ -5,15 +5,16 @@
  *   formulas stages=4 layers=1 features=2 rows=1 lr=13 seed=1 batches=24 updates=1,1,1,1 steps=2 rule=stashing
  *            [late=1] [adam=1] [streams=FILE] [weights=FILE]
  *
- * streams: a program's text form, which says batches and updates. The versions that it declares must be the rule's;
- * with rule=any they are taken as they are. weights: a safetensors file that must have the same bits. Prints the
+ * streams: a program's text form, which gives batches and updates. The versions that it declares must follow the rule;
+ * with rule=any they are used as declared. weights: a safetensors file that must have the same bits. Prints the
  * fingerprint of the weights (as `pianola run` does: the sum of each element's hash, which is SplitMix64's, of FNV-1a
  * of the parameter's name, the layer, the element's place and its bits), and the mean loss of the last step.
  *
- * Bits can be compared because data and initial weights are such (store/data.c) that each product has one term that is
- * not zero, and each gradient at most two, whose order does not matter: this is checked for every sum. The learning
- * rate is a power of two, so its place in a product does not matter either, and the mean of m gradients is their sum
- * times the float nearest to 1 / m. Then a program that trains by the formula can round in one way only. */
+ * Bits can be compared because data and initial weights are chosen (store/data.c) so that each element of a product has
+ * one nonzero term, and each element of a gradient at most two, whose order does not matter. This is checked for every
+ * sum. The learning rate is a power of two, so its place in a product does not matter either, and the mean of m
+ * gradients is their sum times the float nearest to 1 / m. So a program that trains by the formula can round in one way
+ * only. */
 #include "formulas.h"
 #include "rt.h"
 #include <math.h>
@@ -341,7 +342,7 @@ int main(int argc, char **argv) {
             fail("stage %d: %d microbatches are no whole number of updates of %d", s, t.batches, t.update[s]);
     if (streams)
         check_versions(&t);
-    if (has_formula(&t)) { /* then only that counts */
+    if (has_formula(&t)) { /* if given, only this matters */
         free(t.version);
         t.version = NULL;
     } else if (!streams)

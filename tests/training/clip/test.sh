@@ -14,7 +14,7 @@ gpu=$PWD/build/standin
 
 wanted=$(train schedules/serial.lua "${integers[@]}" --steps 1 -D clip=0.5 | field weights)
 expect "the clip acts" "other weights" "$([ "$wanted" != "$(train schedules/serial.lua "${integers[@]}" --steps 1 | field weights)" ] && echo other weights)"
-expect "one that is large enough does not" "$(train schedules/serial.lua "${integers[@]}" --steps 3 | field weights)" \
+expect "a large clip changes nothing" "$(train schedules/serial.lua "${integers[@]}" --steps 3 | field weights)" \
     "$(train schedules/serial.lua "${integers[@]}" --steps 3 -D clip=1e6 | field weights)"
 for schedule in schedules/*.lua; do
     several_updates "$schedule" || continue
@@ -30,15 +30,15 @@ for clip in 1e30 0.05; do
     mv "$saved/step-00000001" "$room/step-$clip"
     rm -r "$saved"
 done
-expect "the norm is that of fractions, and the update PyTorch's" "" \
+expect "the norm equals exact fractions, and the update PyTorch's" "" \
     "$($numpy -B tests/training/clip/judge.py "$room/step-1e30" "$room/metrics-1e30" "$room/step-0.05" "$room/metrics-0.05" 0.05 2>&1 | tail -n 1)"
-expect "a norm is told without loss of digits" "$(train schedules/1f1b.lua "${small[@]}" -D clip=0.05 --steps 1 --data "$text" | field gradient_norm_last)" \
+expect "the norm is printed with all its digits" "$(train schedules/1f1b.lua "${small[@]}" -D clip=0.05 --steps 1 --data "$text" | field gradient_norm_last)" \
     "$(sed -nE 's/.*"gradient_norm": ([^,]*),.*/\1/p' "$room/metrics-0.05")"
 
-expect "GPT on the stand-in, in a graph: its norms" "$(train schedules/1f1b.lua "${gpt[@]}" --metrics "$room/a" >/dev/null; cut -d, -f4 "$room/a" | cut -c1-24)" \
+expect "GPT on the stand-in, in a graph: the host's norms" "$(train schedules/1f1b.lua "${gpt[@]}" --metrics "$room/a" >/dev/null; cut -d, -f4 "$room/a" | cut -c1-24)" \
     "$(PIANOLA_CUDA=$gpu/libpianola-cuda.so train schedules/1f1b.lua "${gpt[@]}" --metrics "$room/b" --device cuda >/dev/null; cut -d, -f4 "$room/b" | cut -c1-24)"
 # NaN and infinite norms pass through as in PyTorch; the metrics say null.
-expect "a norm that is no number" "null null" "$(train schedules/1f1b.lua "${gpt[@]}" -D lr=1e30 --allow-nonfinite --metrics "$room/nan" | field gradient_norm_last) \
+expect "a norm that is NaN" "null null" "$(train schedules/1f1b.lua "${gpt[@]}" -D lr=1e30 --allow-nonfinite --metrics "$room/nan" | field gradient_norm_last) \
 $(tail -n 1 "$room/nan" | sed -nE 's/.*"gradient_norm": ([^,]*),.*/\1/p')"
-expect "what is not clipped has none" null "$(train schedules/1f1b.lua "${gpt[@]}" -D clip=0 --metrics "$room/none" >/dev/null; tail -n 1 "$room/none" | sed -nE 's/.*"gradient_norm": ([^,]*),.*/\1/p')"
+expect "a run without clip reports no norm" null "$(train schedules/1f1b.lua "${gpt[@]}" -D clip=0 --metrics "$room/none" >/dev/null; tail -n 1 "$room/none" | sed -nE 's/.*"gradient_norm": ([^,]*),.*/\1/p')"
 finish

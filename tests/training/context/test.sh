@@ -21,14 +21,14 @@ done
 leg() { # NAME RANKS STEPS
     tcp "$1" "$2" --steps "$3" --checkpoint "$saved" --every 100 --resume --deadline 60 --data $text
     ended 90
-    expect "$1 goes on to step $3" "" "$(said 'error:')"
+    expect "$1 resumes to step $3" "" "$(said 'error:')"
 }
 compiled alone serial -D stages=2 "${gpt[@]}"
 compiled columns 1f1b "${pipeline[@]}" -D tensor=2 "${gpt[@]}"
 leg context 4 2
 was=$(weights)
 leg alone 1 2
-expect "one rank reads what teams over the sequence have learned" "$was" "$(weights)"
+expect "one rank reads the weights of teams over the sequence" "$was" "$(weights)"
 leg ulysses 4 4
 leg columns 4 5
 leg context 4 6
@@ -38,7 +38,7 @@ tcp alone 1 --steps 8 --checkpoint "$saved" --resume --losses "$room/went" --dat
 ended 90
 tcp alone 1 --steps 8 --losses "$room/whole" --data $text
 ended 90
-expect "their eighth step: the loss of one that never stopped" yes \
+expect "the eighth step: the loss of an uninterrupted run" yes \
     "$(near "$(awk -v a="$(last "$room/went")" -v b="$(last "$room/whole")" 'BEGIN { print (a > b ? a - b : b - a) }')")"
 
 # ---- figures ----
@@ -53,11 +53,11 @@ layers=(-D rows=4 -D context=32 -D "width=$h" -D heads=8 -D batches=1)
 model=(--model schedules/models/gpt.lua "${layers[@]}" schedules/tp.lua -D stages=1)
 times() { "$PIANOLA" show "$@" --format tsv | awk -F'\t' '$1 == 0 && $5 ~ /_A$/ { n[$5]++ } END {
     print n["ALL_GATHER_A"] + 0, n["REDUCE_SCATTER_A"] + 0, n["ALL_TO_ALL_A"] + 0 }'; }
-each() { # FUNCTION ARGS...: prints what one layer adds
+each() { # FUNCTION ARGS...: prints how much one more layer adds
     paste -d' ' <("$1" -D layers=3 "${@:2}") <("$1" -D layers=2 "${@:2}") |
         awk '{ for (i = 1; i <= NF / 2; i++) printf "%s%.0f", (i > 1 ? " " : ""), $i - $(i + NF / 2); print "" }'
 }
-exchanged() { # prints the bytes a member receives within jobs: pieces of the others, or its part of an all-to-all of that size
+exchanged() { # prints the bytes a member receives within jobs: the others' pieces, or its part of an all-to-all of that size
     "$PIANOLA" show "$@" --format tsv | awk -F'\t' -v c="$c" '$1 == 0 && $5 ~ /_A$/ {
         sum += $9 * (c - 1) / ($5 == "ALL_TO_ALL_A" ? c : 1) } END { print sum }'
 }
@@ -88,7 +88,7 @@ done
 # The two chunks balance the work: all ranks are busy for equally long, and without links for 1/c of one rank's time.
 for c in 2 4 8; do
     busy=$(ranks busy "${model[@]}" -D tensor=$c -D parallel=context | tr , '\n' | sort -u | wc -l)
-    expect "context, $c members: as busy as each other" 1 "$busy"
+    expect "context, $c members: all ranks are equally busy" 1 "$busy"
 done
 
 finish

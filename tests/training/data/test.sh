@@ -13,10 +13,11 @@ expect "no --data" "pianola: no --data: training on random tokens; give a text w
 # shellcheck disable=SC2086
 expect "no --data: the same tokens each time" "$first" "$("$PIANOLA" run $gpt --steps 2 2>/dev/null | grep loss_last)"
 # shellcheck disable=SC2086
-expect "no --data: others for another seed" no \
+expect "no --data: other tokens for another seed" no \
     "$("$PIANOLA" run $gpt --steps 2 --seed 2 2>/dev/null | grep -qF "$first" && echo yes || echo no)"
 
-# meddled WHAT WANTED COMMAND...: starts a training far too long for a test, and runs COMMAND on its file meanwhile.
+# meddled WHAT WANTED COMMAND...: starts a training far too long for a test, and runs COMMAND on its file during the
+# run.
 meddled() {
     cp $text "$room/text"
     touch -d 2000-01-01 "$room/text"
@@ -48,10 +49,11 @@ weights() { "$PIANOLA" run $gpt --steps 3 "$@" 2>&1 | sed -nE 's/^  "weights": "
 whole=$(weights --data $text)
 expect "a pattern" "$whole" "$(weights --data "$room/parts/part-*")"
 expect "several files" "$whole" "$(weights $(printf -- '--data %s ' "$room"/parts/part-*))"
-expect "one that is not there" "nosuch.txt: No such file or directory" "$(weights --data nosuch.txt --data $text)"
-expect "a pattern of none" "$room/none*: no file matches this pattern" "$(weights --data $text --data "$room/none*")"
+expect "a missing file" "nosuch.txt: No such file or directory" "$(weights --data nosuch.txt --data $text)"
+expect "a pattern that no file matches" \
+    "$room/none*: no file matches this pattern" "$(weights --data $text --data "$room/none*")"
 gzip -c $text >"$room/text.gz"
-expect "a packed one" 1 "$(weights --data $text --data "$room/text.gz" | grep -c 'text.gz: is compressed; unpack it first: `gzip -dc ')"
+expect "a compressed file" 1 "$(weights --data $text --data "$room/text.gz" | grep -c 'text.gz: is compressed; unpack it first: `gzip -dc ')"
 echo '{"id": 1, "text": "a"}' >"$room/lines"
 expect "lines of JSON" 1 "$(weights --data "$room/lines" | grep -c 'is lines of JSON: its braces would be learned too')"
 finish

@@ -1,5 +1,5 @@
--- tests/training/graphs/chain.lua as stages: the relus more change nothing, since what they get is not negative, and give every linear
--- the place in the list that it has there, by which its first weights are drawn.
+-- tests/training/graphs/chain.lua as stages. The additional relus change nothing, since their inputs are not negative.
+-- They give every linear layer the same index as in the chain, by which its initial weights are drawn.
 return model {
   input = integers { features = 16, rows = 4 },
   layers = {

@@ -10,9 +10,10 @@ trap 'rm -rf "$work"' EXIT
 weights() { "$PIANOLA" run "$@" --steps 3 --json 2>&1 | sed -nE 's/^  "weights": "(.*)",?$/\1/p;/error:/p'; }
 # Compares one function as a chain with a residual block and as three stages.
 chain=$(weights schedules/serial.lua --model tests/training/graphs/chain.lua -D stages=1)
-expect "there are weights" 16 "${#chain}"
+expect "the chain has weights" 16 "${#chain}"
 expect "a residual block as stages" "$chain" "$(weights schedules/graph.lua --model tests/training/graphs/stages.lua -D workers=3 -D batches=8)"
-expect "and on one rank" "$chain" "$(weights schedules/serial.lua --model tests/training/graphs/stages.lua -D stages=3)"
+expect "a residual block as stages, on one rank" \
+    "$chain" "$(weights schedules/serial.lua --model tests/training/graphs/stages.lua -D stages=3)"
 
 # Stages of attention alone have no weights to send, which equals a w without homes for them.
 sed 's/return layer(s) % P, rank(s, b) end/return not is_attention(s) and layer(s) % P or nil, rank(s, b) end/' schedules/helixpipe.lua >"$work/helixpipe.lua"
@@ -20,8 +21,8 @@ for file in schedules/helixpipe.lua "$work/helixpipe.lua"; do
     "$PIANOLA" show "$file" --model schedules/models/gpt_stages.lua -D layers=3 --format streams >"$work/$(dirname "$file" | tr / _)"
 done
 expect "helixpipe without homes of attention" "" "$(cmp "$work/schedules" "$work/$(tr / _ <<<"$work")" 2>&1)"
-expect "its stages without weights" "bare 2 6 10" "$(grep '^bare' "$work/schedules")"
-expect "nothing of weights is sent" 0 "$(grep -cE '^(FETCH|SERVE|SEND_G|ALL_REDUCE) ' "$work/schedules")"
+expect "helixpipe's stages without weights" "bare 2 6 10" "$(grep '^bare' "$work/schedules")"
+expect "no weights or gradients are sent" 0 "$(grep -cE '^(FETCH|SERVE|SEND_G|ALL_REDUCE) ' "$work/schedules")"
 # A script's own pred() must include what the model's stages read.
 cat >"$work/pred.lua" <<'END'
 return schedule {
@@ -37,7 +38,7 @@ expect "a pred that leaves out what a stage reads" "pred() of 0B0 does not list 
 
 # Ranks as processes, and programs read from the text form.
 "$PIANOLA" show schedules/graph.lua --model schedules/models/unet.lua --format streams >"$work/streams.txt"
-expect "proved from its text" "$work/streams.txt: proved: graph on 4 ranks, at any speed of ranks and links" "$("$PIANOLA" verify "$work/streams.txt" 2>&1)"
-expect "and refuted when a term is dropped" 1 \
+expect "the program is proved from its text" "$work/streams.txt: proved: graph on 4 ranks, at any speed of ranks and links" "$("$PIANOLA" verify "$work/streams.txt" 2>&1)"
+expect "the program is refuted if a term is dropped" 1 \
     "$(sed '/^rank 3 lane compute/,/^rank 3 lane/s/ x=act(0,0)//' "$work/streams.txt" | "$PIANOLA" verify - >/dev/null 2>&1; echo $?)"
 finish

@@ -1,4 +1,4 @@
--- As integers.lua, with an optimizer that has state.
+-- Like integers.lua, with an optimizer that has state.
 local p = params { layers = 8, width = 16, rows = 2, precision = "fp32" }
 local layers = {}
 for i = 1, p.layers do

@@ -52,7 +52,7 @@ moved() {
 }
 expect "state from host memory to the device" "$wanted" "$(moved host plain)"
 expect "state from the device to host memory" "$wanted" "$(moved plain host)"
-expect "state in host memory, and again" "$wanted" "$(moved host apart)"
+expect "state in host memory before and after" "$wanted" "$(moved host apart)"
 
 suffix=.gpu
 over_mpi host --steps 4 >/dev/null

@@ -9,7 +9,7 @@ trap 'rm -rf "$room"' EXIT
 [ "$(uname -m)" = x86_64 ] || finish
 marked=$(grep -lE '\b(WIDE|LANES_8)\b' runtime/layers/*.c)
 
-# built LEVEL: prints the program whose marked files are all compiled for that level
+# built LEVEL: builds the program with all of its marked files compiled for that level
 built() {
     mkdir "$room/$1"
     local file flags=(-std=c11 -D_GNU_SOURCE -fno-math-errno -O3 -fno-trapping-math -Ibuild -Iruntime)
@@ -52,7 +52,7 @@ schedules/1f1b.lua --model schedules/models/integers.lua -D width=37
 EOF
 # Variables that restrict matrix products to older processors, or select OpenBLAS, are respected and reported. Variables
 # of the library that is not in use are not reported. The machine's own OPENBLAS_CORETYPE is unset.
-said() { # VARIABLE=VALUE...: prints what is reported and which library makes the products
+said() { # VARIABLE=VALUE...: prints the reports, and which library makes the products
     env -u OPENBLAS_CORETYPE "$@" "$PIANOLA" run schedules/serial.lua --model schedules/models/integers.lua --steps 1 2>&1 |
         sed -nE 's/^pianola: (.*(LIBXSMM_TARGET|OPENBLAS_CORETYPE)=.*)/\1/p;s/.*matrix products by ([^ ]* for [^ ,]*),.*/\1/p'
 }
@@ -60,16 +60,17 @@ if [ ${#levels[@]} -gt 1 ]; then
     own=hsw best=Haswell # libxsmm's kernels for this processor, and the best of OpenBLAS's
     [ ${#levels[@]} -lt 3 ] || own=skx best=SkylakeX
     [[ $flags != *" avx512_bf16 "* ]] || best=Cooperlake
-    core=$(said LIBXSMM_TARGET=snb | sed -n 's/^OpenBLAS for //p') # that OpenBLAS chooses: on AMD's, it may be another
+    core=$(said LIBXSMM_TARGET=snb | sed -n 's/^OpenBLAS for //p') # the kernels that OpenBLAS chooses, which may differ on AMD processors
     change="with LIBXSMM_TARGET=snb libxsmm cannot compute matrix products: OpenBLAS does, and their bits depend on its kernels for"
-    expect "no kernels" "$change $core"$'\n'"OpenBLAS for $core" "$(said LIBXSMM_TARGET=snb)"
-    expect "nor wide ones in BLAS" "$change Core2
+    expect "libxsmm has no kernels" "$change $core"$'\n'"OpenBLAS for $core" "$(said LIBXSMM_TARGET=snb)"
+    expect "libxsmm has no kernels, and BLAS no wide ones" "$change Core2
 OPENBLAS_CORETYPE=Core2 limits matrix products: their kernels are for Core2, not for $best
 OpenBLAS for Core2" "$(said LIBXSMM_TARGET=snb OPENBLAS_CORETYPE=Core2)"
-    expect "as wide as the processor in BLAS" "$change $best"$'\n'"OpenBLAS for $best" \
+    expect "BLAS's kernels are as wide as the processor" "$change $best"$'\n'"OpenBLAS for $best" \
         "$(said LIBXSMM_TARGET=snb OPENBLAS_CORETYPE=$best)"
-    expect "kernels as wide as the processor" "libxsmm for $own" "$(said LIBXSMM_TARGET=$own)"
-    expect "BLAS does not make the products" "libxsmm for $own" "$(said LIBXSMM_TARGET=$own OPENBLAS_CORETYPE=Core2)"
+    expect "libxsmm's kernels are as wide as the processor" "libxsmm for $own" "$(said LIBXSMM_TARGET=$own)"
+    expect "a limit on BLAS, which does not make the products" \
+        "libxsmm for $own" "$(said LIBXSMM_TARGET=$own OPENBLAS_CORETYPE=Core2)"
     [ $own = hsw ] || expect "half as wide" "LIBXSMM_TARGET=hsw limits matrix products: their kernels are for hsw, not for $best
 libxsmm for hsw" "$(said LIBXSMM_TARGET=hsw OPENBLAS_CORETYPE=Core2)"
 fi

@@ -13,7 +13,7 @@ BUILD = os.path.abspath("build")
 
 # Each transport: how the ranks run, the flags and the environment that it adds.
 CUDA = {"PIANOLA_CUDA": BUILD + "/standin/libpianola-cuda.so"}
-LATER = {"STANDIN_START": "launch"}  # after the first graph, nothing is allocated
+LATER = {"STANDIN_START": "launch"}  # asserts that nothing is allocated after the first graph
 TRANSPORTS = {
     "one": ("one", [], {}),
     "tcp": ("tcp", [], {}),
@@ -60,7 +60,7 @@ class Schedules:
 
 
 def alternatives(column):
-    """`-D a=1 | -D a=2` are two; `-D seed=3..5` are three."""
+    """Yields a column's alternatives: two for `-D a=1 | -D a=2`, three for `-D seed=3..5`."""
     for part in column.split("|"):
         words = shlex.split(part)
         spans = [re.fullmatch(r"(.*=)(\d+)\.\.(\d+)", w) for w in words]
@@ -88,7 +88,7 @@ def read_tables():
 
 
 def run_options(words):
-    """The words that a rank takes at run time, without what `pianola compile` takes."""
+    """Returns the options of `pianola compile`, and the ones that a rank takes at run time."""
     compile_time, run_time, it = [], [], iter(words)
     for w in it:
         if w in COMPILER:
@@ -104,7 +104,7 @@ class Runner:
         self.lock, self.done, self.meetings = threading.Lock(), {}, 0
 
     def once(self, key, make):
-        """make()'s result, made once; other threads wait for it."""
+        """Returns make()'s result, which is made once; other threads wait for it."""
         with self.lock:
             mine = key not in self.done
             if mine:
@@ -129,7 +129,7 @@ class Runner:
         return child.communicate()[0] if wait else child
 
     def compiled(self, schedule, options):
-        """The folder with a program's ranks: each rank<k>.cu as a shared object for build/any-rank."""
+        """Returns the folder with a program's ranks: each rank<k>.cu as a shared object for build/any-rank."""
         def make(folder):
             said = self.call([PIANOLA, "compile", schedule_file(schedule), *options, "-o", folder], {})
             ranks = sorted(glob.glob(folder + "/rank*.cu"))
@@ -178,12 +178,12 @@ class Runner:
 
 
 def recorded(at, options):
-    """Flags that record each step. They settle its update, so post-validation would have nothing to do."""
+    """Returns flags that record each step. They settle its update, so post-validation would have nothing to do."""
     return [] if "post_validation=true" in options else ["--losses", at + ".losses", "--metrics", at + ".metrics"]
 
 
 def result(said, at):
-    """What a run printed and recorded, as a dictionary; or its error, as a string."""
+    """Returns what a run printed and recorded, as a dictionary, or its error, as a string."""
     found = re.search(r"^{\n.*?^}", said, re.M | re.S)
     try:
         figures = json.loads(found[0])
@@ -201,11 +201,11 @@ def result(said, at):
 
 
 def differ(got, wanted, holds):
-    """What does not hold, or None. `holds`: bits, or how far each loss may be from the reference's, relative to it."""
+    """Returns what differs, or None. `holds`: bits, or a limit on the relative differences of losses."""
     for r in (wanted, got):
         if isinstance(r, str):
             return r if r is got else "the reference: " + r
-    routing = ["routed", "dropped"] if holds in ("bits", "1e-5") else []  # bf16 routes some tokens elsewhere
+    routing = ["routed", "dropped"] if holds in ("bits", "1e-5") else []  # bf16 routes some tokens to other experts
     for what in ["updates", *routing] + (["weights", "norm"] if holds == "bits" else []):
         if got[what] != wanted[what] and None not in (got[what], wanted[what]):
             return f"{what} {got[what]} instead of {wanted[what]}"
@@ -225,7 +225,7 @@ class Check:
         self.label = " ".join([place, row, ":", schedule, *model, *options, "over", transport])
 
     def wanted(self, runner):
-        """The reference, and what must hold against it."""
+        """Returns the run to compare with, and what must hold."""
         here = self.transport.partition("@")[0]
         mine = self.model + self.options + self.steps
         device, reference = "one", self.reference
@@ -285,7 +285,7 @@ def main():
                 failed += 1
                 print(f"{check.label}: {wrong}\n    again: {os.path.relpath(__file__)} --verbose --only {check.place} "
                       f"--schedule {check.schedule} --transport {check.transport.partition('@')[0]}", flush=True)
-    for place, n in stuck.items():  # random schedules whose caps deadlock are refused, and few
+    for place, n in stuck.items():  # random schedules whose caps deadlock are refused; they must be few
         if n > sum(c.place == place for c in checks) / 4:
             failed += 1
             print(f"{place}: {n} of its random schedules deadlock")

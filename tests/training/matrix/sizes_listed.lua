@@ -1,4 +1,4 @@
--- As tests/training/teams/sizes.lua, with the dependencies of its stages listed.
+-- Like tests/training/teams/sizes.lua, with the dependencies of its stages listed.
 local t = params { a = 4, b = 2 }
 local function team(n)
   local ranks = {}

@@ -45,7 +45,7 @@ measure() {
 }
 tsv() { timeout 60 "$PIANOLA" show "$@" --format tsv; }
 
-# The hidden costs: one speed, and links that all differ.
+# The costs that the diff must find: one speed, and links that all differ.
 cat >"$room/hidden.lua" <<'L'
 return cluster { flops = 2e9, link = function(src, dst) return 1e-4 * (1 + src), 1e8 * (2 + dst) end }
 L
@@ -53,20 +53,21 @@ cat >"$room/wide.lua" <<'L'
 return cluster { flops = 2e9, link = function(src, dst) return 0, 1e8 * (2 + dst) end }
 L
 
-# ---- a correct prediction, and one that knows no costs ----
+# ---- a correct prediction, and one without costs ----
 
 tsv schedules/1f1b.lua $G --cluster "$room/wide.lua" >"$room/wide.tsv"
 measure "$room/wide.tsv" 8 0 1 >"$room/m.tsv"
 answers 0 schedules/1f1b.lua $G --cluster "$room/wide.lua" "$room/m.tsv"
 expect "a prediction that is right" "the same" "$(grep -x 'the same' "$room/out")"
-expect "how it was measured" "B is measured: medians of 8 steps; no message contradicts the clocks" "$(grep '^B is' "$room/out" | head -n 1)"
+expect "the note on the measurement" "B is measured: medians of 8 steps; no message contradicts the clocks" "$(grep '^B is' "$room/out" | head -n 1)"
 answers 1 schedules/1f1b.lua $G "$room/m.tsv"
-expect "the speed that FLOP are taken at" "2e+09" "$(sed -n 's/.*taken as seconds at \(.*\) a second.*/\1/p' "$room/out")"
+expect "the speed at which FLOP are converted to seconds" "2e+09" "$(sed -n 's/.*taken as seconds at \(.*\) a second.*/\1/p' "$room/out")"
 answers 1 schedules/zb_h1.lua $G "$room/m.tsv" --fit "$room/fit.lua"
-expect "and that jobs of both take, where backwards are split" "2e+09 2e+09" \
+expect "the fitted speed if only one side splits backwards" "2e+09 2e+09" \
     "$(sed -n 's/.*taken as seconds at \(.*\) a second.*/\1/p' "$room/out") $(sed -n 's/^  flops = \(.*\),/\1/p' "$room/fit.lua")"
 answers 1 schedules/zb_h1.lua $G --cluster "$room/wide.lua" "$room/m.tsv" --fit "$room/fit.lua"
-expect "by seconds, too" "2e+09" "$(sed -n 's/^  flops = \(.*\),/\1/p' "$room/fit.lua")"
+expect "the fitted speed if the prediction is in seconds" \
+    "2e+09" "$(sed -n 's/^  flops = \(.*\),/\1/p' "$room/fit.lua")"
 
 # ---- fitted costs fed back ----
 
@@ -78,12 +79,12 @@ fed_back() { # NAME TOLERANCE ARGUMENTS...
     measure "$room/h.tsv" 6 0 1 >"$room/m.tsv"
     answers 1 "$@" $G "$room/m.tsv" --fit "$room/fit.lua"
     tsv "$@" $G --cluster "$room/fit.lua" >"$room/f.tsv"
-    expect "$name: fitted and hidden, end for end" "same" "$(paste "$room/h.tsv" "$room/f.tsv" | awk -F '\t' -v most="$most" '
+    expect "$name: fitted and hidden costs give the same end times" "same" "$(paste "$room/h.tsv" "$room/f.tsv" | awk -F '\t' -v most="$most" '
         NR > 1 && $4 > last { last = $4 }
         NR > 1 && ($4 - $14 > worst || $14 - $4 > worst) { worst = $4 > $14 ? $4 - $14 : $14 - $4; at = $0 }
         END { print worst <= most * last ? "same" : worst / last ": " at }')"
     answers 1 "$@" $G --cluster "$room/fit.lua" "$room/m.tsv" --json
-    expect "$name: what is left" "1" "$(awk -F '[ ,:]+' '$2 == "\"makespan\"" { x = $9 / $5; print (x * x < 1e-8 ? 1 : $0); exit }' "$room/out")"
+    expect "$name: the fit predicts the measured makespan" "1" "$(awk -F '[ ,:]+' '$2 == "\"makespan\"" { x = $9 / $5; print (x * x < 1e-8 ? 1 : $0); exit }' "$room/out")"
 }
 fed_back 1f1b 1e-3 schedules/1f1b.lua
 fed_back interleaved 2e-3 schedules/interleaved.lua
@@ -99,17 +100,17 @@ measure "$room/h.tsv" 6 0 1 >"$room/m.tsv"
 answers 1 schedules/1f1b.lua $G "$room/m.tsv" --fit "$room/fit.lua"
 tsv schedules/zb_h1.lua $G --cluster "$room/wide.lua" | awk '$5 == "I"' | sort >"$room/a"
 tsv schedules/zb_h1.lua $G --cluster "$room/fit.lua" | awk '$5 == "I"' | sort >"$room/b"
-expect "I, by the FLOP of F and B" "32 same" "$(paste "$room/a" "$room/b" | awk '{ x = ($4 - $3) / ($(NF / 2 + 4) - $(NF / 2 + 3)) - 1
+expect "I, estimated from its FLOP and the times of F and B" "32 same" "$(paste "$room/a" "$room/b" | awk '{ x = ($4 - $3) / ($(NF / 2 + 4) - $(NF / 2 + 3)) - 1
     if (x * x < 1e-8) n++ } END { print n, n == NR ? "same" : "of " NR }')"
 sed -i '/flops/d' "$room/fit.lua"
-expect "without FLOP" 'pianola: error: the cluster'"'"'s cost(0, "I") is nil, and it has no flops to derive it from; `diff --fit` gives flops if one side is predicted from a model' \
+expect "a cluster without flops" 'pianola: error: the cluster'"'"'s cost(0, "I") is nil, and it has no flops to derive it from; `diff --fit` gives flops if one side is predicted from a model' \
     "$("$PIANOLA" check schedules/zb_h1.lua $G --cluster "$room/fit.lua" 2>&1)"
-expect "other stages" "stages' is 4: these costs are for 4 stages, but the schedule has 8; measure such a schedule, or leave 'cost' out" \
+expect "costs of other stages" "stages' is 4: these costs are for 4 stages, but the schedule has 8; measure such a schedule, or leave 'cost' out" \
     "$("$PIANOLA" check schedules/1f1b.lua $G -D workers=8 --cluster "$room/fit.lua" 2>&1 | sed -n "s/.*error: '//p")"
 answers 2 schedules/1f1b.lua schedules/gpipe.lua --fit "$room/none.lua"
-expect "nothing measured" "pianola: error: --fit: neither schedules/1f1b.lua nor schedules/gpipe.lua is measured; \`pianola run --timeline FILE\` measures" \
+expect "neither side is measured" "pianola: error: --fit: neither schedules/1f1b.lua nor schedules/gpipe.lua is measured; \`pianola run --timeline FILE\` measures" \
     "$(cat "$room/err")"
-expect "and nothing written" "" "$(ls "$room/none.lua" 2>/dev/null)"
+expect "and nothing is written" "" "$(ls "$room/none.lua" 2>/dev/null)"
 
 # A message in one direction only, which seems to arrive before it is sent: the clock error is then unknown.
 {
@@ -118,7 +119,7 @@ expect "and nothing written" "" "$(ls "$room/none.lua" 2>/dev/null)"
         3 1 compute $'18\t19\tF\t1\t0\t\t' 3 1 'recv 0' $'16\t17\tRECV_F\t0\t0\t0\t4'
 } >"$room/oneway.tsv"
 answers 0 "$room/oneway.tsv" "$room/oneway.tsv" --json
-expect "clocks that nothing bounds" '"clocks": [-4, 0], "clock_error": null' "$(grep -o '"clocks.*[^ },]' "$room/out" | head -n 1)"
+expect "clocks without a bound on their error" '"clocks": [-4, 0], "clock_error": null' "$(grep -o '"clocks.*[^ },]' "$room/out" | head -n 1)"
 
 # ---- two measurements: chance and real differences ----
 
@@ -127,34 +128,35 @@ measure "$room/h.tsv" 8 0.03 2 >"$room/b.tsv"
 answers 0 "$room/a.tsv" "$room/b.tsv"
 expect "noise is no change" "~ =" "$(row makespan | awk '{ print $NF }') $(row bubble | awk '{ print $NF }')"
 answers 0 "$room/a.tsv" "$room/b.tsv" --fail-on makespan:+0,bubble:+0
-answers 0 "$room/b.tsv" "$room/a.tsv" --fail-on makespan:+0,bubble:+0 # one of the two is longer
+answers 0 "$room/b.tsv" "$room/a.tsv" --fail-on makespan:+0,bubble:+0 # one of the two runs is longer
 answers 0 "$room/a.tsv" "$room/b.tsv" --json
-expect "of which it is as likely" 1 "$(awk -F '[ ,:]+' '$2 == "\"makespan_p\"" { print ($3 > 0.05) }' "$room/out")"
+expect "noise has a p-value above 0.05" \
+    1 "$(awk -F '[ ,:]+' '$2 == "\"makespan_p\"" { print ($3 > 0.05) }' "$room/out")"
 measure "$room/h.tsv" 8 0.03 1 "" "" 1 0.2 >"$room/a.tsv"
 measure "$room/h.tsv" 8 0.03 2 "" "" 1 0.2 >"$room/b.tsv"
-answers 0 "$room/a.tsv" "$room/b.tsv" # of 164 operations, 8 would seem to differ in separate tests
+answers 0 "$room/a.tsv" "$room/b.tsv" # with separate tests, 8 of 164 operations would seem to differ
 measure "$room/h.tsv" 8 0.03 1 >"$room/a.tsv"
 measure "$room/h.tsv" 8 0.03 2 "" RECV_F 1.2 >"$room/b.tsv" # messages take a fifth longer, in 3 % noise
 answers 1 "$room/a.tsv" "$room/b.tsv"
-expect "what is no chance" "24 longer" "$(sed -nE 's/^([0-9]+ longer) or shorter.*/\1/p' "$room/out" | head -n 1)"
-expect "and what is" "~" "$(row makespan | awk '{ print $NF }')"
-expect "by kind" 1 "$(row RECV_F | awk '{ print ($3 > 1.15 && $3 < 1.25) }')"
+expect "the real differences" "24 longer" "$(sed -nE 's/^([0-9]+ longer) or shorter.*/\1/p' "$room/out" | head -n 1)"
+expect "the makespan's difference is chance" "~" "$(row makespan | awk '{ print $NF }')"
+expect "the ratio for RECV_F" 1 "$(row RECV_F | awk '{ print ($3 > 1.15 && $3 < 1.25) }')"
 expect "by link: only forwards" "0 to 1,1 to 2,2 to 3" "$(sed -nE 's/^([0-9] to [0-9]).*/\1/p' "$room/out" | sort | paste -sd,)"
 measure "$room/h.tsv" 8 0.03 2 | awk -F '\t' -v OFS='\t' -v CONVFMT=%.15g 'NR > 1 { $4 *= 1.1; $5 *= 1.1 } { print }' >"$room/slow.tsv"
 answers 1 "$room/a.tsv" "$room/slow.tsv" --fail-on makespan:+5%
 answers 0 "$room/a.tsv" "$room/slow.tsv" --fail-on makespan:+15%
 measure "$room/h.tsv" 3 0.03 2 >"$room/b.tsv"
-answers 0 "$room/a.tsv" "$room/b.tsv" # 8 and 3 steps can tell, 3 and 3 cannot
+answers 0 "$room/a.tsv" "$room/b.tsv" # 8 and 3 steps suffice for a test, 3 and 3 do not
 measure "$room/h.tsv" 3 0.03 1 >"$room/a.tsv"
 answers 1 "$room/a.tsv" "$room/b.tsv"
-expect "too few" 1 "$(grep -c '^too few steps to tell a change from chance' "$room/out")"
+expect "too few steps" 1 "$(grep -c '^too few steps to tell a change from chance' "$room/out")"
 
 # ---- clocks ----
 
 measure "$room/h.tsv" 6 0.01 3 >"$room/a.tsv"
 measure "$room/h.tsv" 6 0.01 3 0,3,-2,0.5 >"$room/b.tsv"
 answers 0 "$room/a.tsv" "$room/b.tsv" --json
-expect "clocks that are hours apart, set right to what is said" "4 right" "$(awk -F '[][,]' -v OFS= '
+expect "clocks that are seconds apart, aligned within the reported error" "4 right" "$(awk -F '[][,]' -v OFS= '
     BEGIN { split("0,-3,2,-0.5", want, ",") }
     /"b":.*"clocks"/ { split($0, part, /"clock_error": /); error = part[2] + 0
         for (i = 1; i <= 4; i++) { off = $(i + 2) - want[i]; if (off * off <= error * error + 1e-12) n++ } }
@@ -167,24 +169,24 @@ for r in 0 1 2 3; do
     awk -F '\t' -v r=$r 'NR == 1 || $2 == r' "$room/b.tsv" >"$room/ranks/timeline.$r.tsv"
 done
 answers 0 "$room/ranks" "$room/b.tsv"
-expect "the ranks' own files are the one" "the same" "$(grep -x 'the same' "$room/out")"
+expect "the ranks' own files equal the whole timeline" "the same" "$(grep -x 'the same' "$room/out")"
 mv "$room/ranks/timeline.3.tsv" "$room/kept.tsv"
 answers 2 "$room/ranks" "$room/b.tsv"
 expect "the last rank is missing" "pianola: error: $room/ranks/timeline.3.tsv is missing: rank 2 has messages with rank 3" "$(cat "$room/err")"
 mv "$room/kept.tsv" "$room/ranks/timeline.3.tsv"
 mv "$room/ranks/timeline.1.tsv" "$room/kept.tsv"
 answers 2 "$room/ranks" "$room/b.tsv"
-expect "one between is missing" "pianola: error: $room/ranks/timeline.1.tsv is missing: rank 0 has messages with rank 1" "$(cat "$room/err")"
+expect "a rank in between is missing" "pianola: error: $room/ranks/timeline.1.tsv is missing: rank 0 has messages with rank 1" "$(cat "$room/err")"
 mv "$room/kept.tsv" "$room/ranks/timeline.1.tsv"
 head -n 1 "$room/b.tsv" >"$room/head.tsv"
 answers 2 "$room/b.tsv" "$room/head.tsv"
-expect "a header alone" "$room/head.tsv:2: error: expected rows: a timeline without rows was cut off" "$(cat "$room/err")"
+expect "only a header" "$room/head.tsv:2: error: expected rows: a timeline without rows was cut off" "$(cat "$room/err")"
 sed -i '/^7\t/d' "$room/ranks/timeline.2.tsv"
 answers 2 "$room/ranks" "$room/b.tsv"
-expect "other steps" "pianola: error: $room/ranks/timeline.2.tsv has different steps than $room/ranks/timeline.0.tsv: they are not from the same run" "$(cat "$room/err")"
+expect "a rank with other steps" "pianola: error: $room/ranks/timeline.2.tsv has different steps than $room/ranks/timeline.0.tsv: they are not from the same run" "$(cat "$room/err")"
 cp "$room/ranks/timeline.1.tsv" "$room/ranks/timeline.2.tsv"
 answers 2 "$room/ranks" "$room/b.tsv"
-expect "another rank's" "pianola: error: $room/ranks/timeline.2.tsv: it has rows of rank 1; it should be rank 2's own" "$(cat "$room/err")"
+expect "a file with another rank's rows" "pianola: error: $room/ranks/timeline.2.tsv: it has rows of rank 1; it should be rank 2's own" "$(cat "$room/err")"
 
 # ---- a real training: the same instructions on the same lanes as predicted ----
 

@@ -15,16 +15,17 @@ run() { timeout 120 "$PIANOLA" run "$@" --json 2>"$room/said"; }
 # ---- what is dropped ----
 
 got=$(run schedules/1f1b.lua "${moe[@]}" --steps 5)
-expect "1f1b: as many choices as there are" $((5 * 8 * 32 * 2 * 2)) "$(field routed_pairs <<<"$got")"
+expect "1f1b: the number of choices" $((5 * 8 * 32 * 2 * 2)) "$(field routed_pairs <<<"$got")"
 dropped=$(field dropped_pairs <<<"$got")
 expect "1f1b: some are dropped ($dropped)" yes "$( ((dropped > 0 && dropped < 5120)) && echo yes)"
 for set in --recompute "-D tensor=2"; do
     # shellcheck disable=SC2086
-    expect "1f1b $set: as many" "5120 $dropped" "$(run schedules/1f1b.lua "${moe[@]}" $set --steps 5 |
+    expect "1f1b $set: as many choices, and as many dropped" \
+        "5120 $dropped" "$(run schedules/1f1b.lua "${moe[@]}" $set --steps 5 |
         sed -nE 's/^  "(routed|dropped)_pairs": (.*),/\2/p' | paste -sd' ')"
 done
 expect "room for all: none is dropped" 0 "$(run schedules/1f1b.lua "${moe[@]}" -D capacity=2 --steps 2 | field dropped_pairs)"
-expect "the text says it" "dropped   $dropped of 5120 (token, expert) pairs, $(awk "BEGIN { printf \"%.3g\", $dropped / 51.2 }")%" \
+expect "the report's line about dropped pairs" "dropped   $dropped of 5120 (token, expert) pairs, $(awk "BEGIN { printf \"%.3g\", $dropped / 51.2 }")%" \
     "$(timeout 120 "$PIANOLA" run schedules/1f1b.lua "${moe[@]}" --steps 5 2>/dev/null | grep ^dropped)"
 # With the load-balancing loss, fewer tokens are dropped in the end.
 expect "balanced loads" yes "$(for balance in 0 0.1; do
@@ -67,6 +68,6 @@ tcp two 2 --steps 2 "${data[@]}" --checkpoint "$saved" --deadline 60
 ended 90
 tcp four 4 --steps 4 "${data[@]}" --checkpoint "$saved" --resume --json --deadline 60
 ended 90
-expect "a team of 4 goes on where one of 2 was" yes "$(field loss_last <"$room/out0" |
+expect "a team of 4 resumes a team of 2" yes "$(field loss_last <"$room/out0" |
     awk -v a="$(field loss_last <<<"$wanted")" '{ d = a - $1; print (a > 0 && d * d < 1e-10 * a * a) ? "yes" : "no" }')$(said 'error:')"
 finish

@@ -29,7 +29,7 @@ expect "weights on a GPU, at the end" "2 1" "$? $(grep -c 'error: step 1: after 
 train schedules/1f1b.lua "${gpt[@]}" "${text[@]}" -D lr=0.01 >/dev/null
 expect "a training that stays finite" "0 0" "$? $(grep -c 'not finite\|nan\|inf' "$room/stderr")"
 train schedules/1f1b.lua "${gpt[@]}" "${text[@]}" --metrics "$room/metrics" >/dev/null
-expect "metrics up to the step that followed" "1 2 3" "$(sed -nE 's/.*"step": ([0-9]*), "loss.*/\1/p' "$room/metrics" | paste -sd' ')"
+expect "metrics up to the step before the stop" "1 2 3" "$(sed -nE 's/.*"step": ([0-9]*), "loss.*/\1/p' "$room/metrics" | paste -sd' ')"
 
 saves=("${text[@]}" --checkpoint "$saved" --every 1 --keep 2)
 kept() { (cd "$saved" && echo step-*) | sed 's/step-0*//g'; }
@@ -40,12 +40,12 @@ for how in "tcp two" "mpi two" "gpu gpu"; do
     start "${saves[@]}"
     expect "ranks, $how: exit codes, message" "yes pianola: error: $loss: $end; --resume continues from the checkpoint of step 1" \
         "$(grep -qE '^2( 2)*$' <<<"$codes" && echo yes) $(said error:)"
-    expect "ranks, $how: what is kept" 1 "$(kept)"
+    expect "ranks, $how: the checkpoints that are kept" 1 "$(kept)"
     start "${saves[@]}" --resume --allow-nonfinite
     expect "ranks, $how: allowed" "pianola: warning: $loss; the training continues (--allow-nonfinite)" "$(said warning: | sed 's/.*pianola/pianola/')"
-    expect "ranks, $how: the newest two, and the last that is finite" "1 8 9" "$(kept)"
+    expect "ranks, $how: keeps the newest two checkpoints, and the last finite one" "1 8 9" "$(kept)"
     start "${saves[@]}" --resume
-    expect "ranks, $how: such a checkpoint is no place to go on from" "pianola: error: $saved: its newest checkpoint, of step 9, has numbers that \
+    expect "ranks, $how: refuses to resume from a checkpoint that is not finite" "pianola: error: $saved: its newest checkpoint, of step 9, has numbers that \
 are not finite: remove such checkpoints to continue from an earlier one, or give --allow-nonfinite" "$(said error:)"
     rm -r "$saved"
 done

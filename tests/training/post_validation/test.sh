@@ -12,7 +12,7 @@ late=(-D post_validation=true)
 # A clip that affects some updates and not others.
 norms=$(train schedules/1f1b.lua "${gpt[@]}" --steps 12 -D clip=1e9 --metrics "$room/norms" >/dev/null; sed -nE 's/.*"gradient_norm": ([^,]*),.*/\1/p' "$room/norms")
 clip=$(sort -g <<<"$norms" | sed -n 5p)
-expect "of 12 steps, 7 are clipped: by $clip" "7" "$(awk -v c="$clip" '$1 > c' <<<"$norms" | wc -l)"
+expect "clip $clip affects 7 of 12 steps" "7" "$(awk -v c="$clip" '$1 > c' <<<"$norms" | wc -l)"
 
 # Counts steps that run twice: none if nothing is clipped; one if everything is, because then all ranks wait from there
 # on.
@@ -20,17 +20,17 @@ for case in "1e9 0" "1e-3 1"; do
     read -r at want <<<"$case"
     expect "clip = $at: steps that run twice" "$want" "$(train schedules/zb_h2.lua "${gpt[@]}" "${late[@]}" -D clip=$at --steps 8 | field steps_run_twice)"
 done
-expect "clipped now and then: some do" yes "$(awk -v n="$(train schedules/zb_h2.lua "${gpt[@]}" "${late[@]}" -D clip=$clip --steps 12 | field steps_run_twice)" 'BEGIN { print (n > 0 && n < 8 ? "yes" : n) }')"
+expect "some clipped steps: some run twice" yes "$(awk -v n="$(train schedules/zb_h2.lua "${gpt[@]}" "${late[@]}" -D clip=$clip --steps 12 | field steps_run_twice)" 'BEGIN { print (n > 0 && n < 8 ? "yes" : n) }')"
 
 # Infinite values and NaN; held-out text and records, before which all updates are settled.
 wild=(schedules/1f1b.lua "${gpt[@]}" -D clip=1 -D lr=1e30 --allow-nonfinite --steps 4)
-expect "what is no number stays none" "$(train "${wild[@]}" | field weights)" "$(train "${wild[@]}" "${late[@]}" | field weights)"
+expect "NaN stays NaN" "$(train "${wild[@]}" | field weights)" "$(train "${wild[@]}" "${late[@]}" | field weights)"
 for p in "" "${late[*]}"; do
     # shellcheck disable=SC2086
     train schedules/zb_h2.lua "${gpt[@]}" -D clip=$clip $p --steps 6 --val "$text" --val-every 2 --metrics "$room/metrics${p:+-late}" >/dev/null
     sed -E 's/"(seconds|tokens_per_second|waited_seconds|memory[a-z_]*)": [^,}]*//g' "$room/metrics${p:+-late}" >"$room/told${p:+-late}"
 done
-expect "metrics, validations among them" "$(cat "$room/told")" "$(cat "$room/told-late")"
+expect "metrics, including validations" "$(cat "$room/told")" "$(cat "$room/told-late")"
 expect "metrics of 6 steps, 4 validations" 10 "$(wc -l <"$room/told-late")"
 
 # With one rank, nothing is left to validate. Without a clip, the option is an error.

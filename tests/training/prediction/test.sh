@@ -32,10 +32,10 @@ for how in serial "1f1b -D workers=4" "zbv -D workers=4" fsdp zero1 "hsdp -D zer
     # shellcheck disable=SC2086
     measured "schedules/$name.lua" "${small[@]}" $rest --steps 8 >"$room/said"
     n=$("$PIANOLA" show "schedules/$name.lua" "${small[@]}" $rest --json | field workers)
-    expect "$how: predicted of the work" yes "$(awk -v p="$(field makespan_predicted <"$room/said")" -v w="$(field work <"$room/said")" \
+    expect "$how: the predicted makespan within bounds from the work" yes "$(awk -v p="$(field makespan_predicted <"$room/said")" -v w="$(field work <"$room/said")" \
         -v n="$n" -v cpu="$(field cpu <"$room/said")" 'BEGIN {
             even = n == 1 ? 0.9 * w : 0.8 * w / n
             print (w > 0 && p >= even && p <= 1.05 * w && 8 * w < 1.5 * cpu ? "yes" : p " of " w " on " n ", CPU " cpu) }')"
 done
-expect "what --compare adds changes nothing" true "$(measured schedules/1f1b.lua "${small[@]}" --steps 2 --compare | field one_rank_same_weights)"
+expect "--compare does not change the weights" true "$(measured schedules/1f1b.lua "${small[@]}" --steps 2 --compare | field one_rank_same_weights)"
 finish

@@ -1,4 +1,4 @@
-"""What a command writes to a terminal as it trains: live.py STEPS COMMAND... Only its standard error is the terminal."""
+"""Checks what a command writes to a terminal while it trains: live.py STEPS COMMAND... Only stderr is the terminal."""
 import os
 import pty
 import re
@@ -13,7 +13,7 @@ seen = b""
 try:
     while piece := os.read(mine, 65536):
         seen += piece
-except OSError:  # how Linux tells that the other side is closed
+except OSError:  # how Linux reports that the other side is closed
     pass
 if process.wait():
     sys.exit(f"exit code {process.returncode}: {seen!r}")
@@ -29,7 +29,7 @@ if done != sorted(set(done)) or {int(line[2]) for line in told} != {steps}:
 if [bool(end) for _, end in pieces] != [False] * (len(pieces) - 1) + [True]:
     sys.exit(f"only the last one ends its line: {text!r}")
 
-# What stays on the screen: of each line, what was written since it was last erased.
+# The final screen: for each line, the text since it was last erased.
 screen = [line.split("\033[K")[-1].lstrip("\r") for line in text.split("\r\n")]
 left = [line for line in screen if "training: step" in line]
 if left != [pieces[-1][0]] or any("\033" in line or "\r" in line for line in screen):

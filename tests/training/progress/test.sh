@@ -19,7 +19,7 @@ for who in run rank; do
     expect "$who: in a terminal" "40 of 40 told, rewritten, and one line left, beside 3 of validation" "$(timeout 60 python3 tests/training/progress/live.py 40 "${what[@]}" 2>&1)"
     timeout 60 "${what[@]}" >"$room/out" 2>"$room/err"
     expect "$who: no terminal: lines" 1 "$(grep -c '^training: step 40/40  loss [0-9.]*  rate [0-9.e-]*  [0-9]* tokens/s  0 s left$' "$room/err")"
-    expect "$who: no terminal: sequences" 0 "$(cat "$room/out" "$room/err" | grep -c $'\r\|\033')"
-    expect "$who: what is told is no result" 0 "$(grep -c '^training: step' "$room/out")"
+    expect "$who: no terminal: no escape sequences" 0 "$(cat "$room/out" "$room/err" | grep -c $'\r\|\033')"
+    expect "$who: progress does not go to stdout" 0 "$(grep -c '^training: step' "$room/out")"
 done
 finish

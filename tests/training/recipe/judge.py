@@ -1,5 +1,5 @@
-"""What `--metrics` says, judged by formulas of its own. Usage: judge.py rates FILE schedule lr warmup steps final cooldown
-| same FILE FILE | mean TRAINING VALIDATION | steps FILE | picture FILE N | board FOLDER FILE"""
+"""Checks the output of `--metrics` by independent formulas. Usage: judge.py rates FILE schedule lr warmup steps final
+cooldown | same FILE FILE | mean TRAINING VALIDATION | steps FILE | picture FILE N | board FOLDER FILE"""
 import json
 import math
 import pathlib
@@ -14,7 +14,7 @@ def lines(path):
 
 
 def rates(path, schedule, lr, warmup, steps, final, cooldown):
-    """As PyTorch's schedulers count: t optimizer steps have been made."""
+    """Checks rates. t counts the optimizer steps made so far, as PyTorch's schedulers do."""
     lr, warmup, steps, final, cooldown = float(lr), int(warmup), int(steps), float(final), float(cooldown)
     for line in lines(path):
         if 'rate' not in line:
@@ -36,7 +36,7 @@ def rates(path, schedule, lr, warmup, steps, final, cooldown):
 
 
 def same(one, other):
-    """The losses and rates of two runs, to 1e-6; times differ."""
+    """Checks that two runs have the same losses and rates, up to 1e-6. Times may differ."""
     a, b = lines(one), lines(other)
     assert [x['step'] for x in a] == [x['step'] for x in b], 'other steps'
     for x, y in zip(a, b):
@@ -46,7 +46,7 @@ def same(one, other):
 
 
 def mean(training, validation):
-    """An epoch whose updates change nothing has the losses of a validation on the same text."""
+    """Checks that an epoch whose updates change nothing has the mean loss of a validation on the same text."""
     epoch = [x['loss'] for x in lines(training)]
     got = [x['validation_loss'] for x in lines(validation) if 'validation_loss' in x]
     assert got and all(abs(x - sum(epoch) / len(epoch)) < 1e-6 for x in got), (got, sum(epoch) / len(epoch))
@@ -67,7 +67,7 @@ def picture(path, n):
 
 
 def crc(data):
-    """CRC-32C, masked as TensorBoard's records have it."""
+    """Returns the CRC-32C of data, masked as in TensorBoard's records."""
     c = 0xffffffff
     for byte in data:
         c ^= byte
@@ -78,7 +78,7 @@ def crc(data):
 
 
 def fields(data):
-    """A protocol buffer's fields, in order: number and value, which is bytes or an integer."""
+    """Yields a protocol buffer's fields in order: the number, and the value as bytes or an integer."""
     at = 0
 
     def varint():
@@ -103,7 +103,7 @@ def fields(data):
 
 
 def board(folder, path):
-    """The event files of a folder say what the metrics do; the later ones drop steps of those before, as TensorBoard does."""
+    """Checks a folder's event files against the metrics. Later files replace steps of earlier ones, as in TensorBoard."""
     assert crc(b'123456789') == (lambda c: ((c >> 15 | c << 17) + 0xa282ead8) & 0xffffffff)(0xe3069283)
     said = {}
     files = sorted(pathlib.Path(folder).glob('events.out.tfevents.*'), key=lambda p: p.stat().st_mtime_ns)

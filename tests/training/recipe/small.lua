@@ -1,4 +1,4 @@
--- A GPT of two layers, with any optimizer: as small as can be with matrices that are wide, tall and square.
+-- A GPT of two layers, with any optimizer: as small as possible with wide, tall and square matrices.
 local p = params { optimizer = "adamw", nesterov = false, clip = 0.0, post_validation = false }
 local of = {
   sgd = sgd { lr = 0.1, clip = p.clip, post_validation = p.post_validation },

@@ -60,14 +60,14 @@ train schedules/serial.lua "${still[@]}" --steps 31 --metrics "$room/epoch" >/de
 train schedules/1f1b.lua "${still[@]}" --steps 4 --val "$room/even" --val-every 2 --metrics "$room/same" >/dev/null
 expect "a validation is an epoch that changes nothing" "" "$(judge mean "$room/epoch" "$room/same")"
 train schedules/1f1b.lua "${tiny[@]}" "${recipe[@]}" --steps 6 --val "$room/held" --val-every 2 -D clip=1 --metrics "$room/told" --tensorboard "$room/one" >/dev/null
-expect "TensorBoard's file of one process: what the metrics say" "" "$(judge board "$room/one" "$room/told")"
+expect "TensorBoard's file of one process agrees with the metrics" "" "$(judge board "$room/one" "$room/told")"
 train schedules/1f1b.lua "${tiny[@]}" "${recipe[@]}" --steps 6 --val "$room/held" --val-every 2 --loss-svg "$room/svg" >/dev/null
 expect "the picture has both lines" "" "$(judge picture "$room/svg" 2)"
 train schedules/1f1b.lua "${tiny[@]}" "${recipe[@]}" --steps 6 --loss-svg "$room/svg" >/dev/null
-expect "or one" "" "$(judge picture "$room/svg" 1)"
+expect "the picture of a run without validation has one line" "" "$(judge picture "$room/svg" 1)"
 
 train schedules/1f1b.lua "${tiny[@]}" "${recipe[@]}" --steps 3 --val "$room/held" --metrics "$room/last" >/dev/null
-expect "a training shorter than from one validation to the next has one before it and one at its end" "0 3" "$(sed -n 's/.*"step": \([0-9]*\), "validation_loss".*/\1/p' "$room/last" | paste -sd' ')"
+expect "a training shorter than --val-every is validated before it and at its end" "0 3" "$(sed -n 's/.*"step": \([0-9]*\), "validation_loss".*/\1/p' "$room/last" | paste -sd' ')"
 # Every sequence counts once, whatever a step holds: 1 and 15 sequences in steps of 1, 2, 8 and 24, here and on the
 # stand-in.
 for n in 1 15; do
@@ -85,9 +85,9 @@ for n in 1 15; do
 done
 warmed() { "$PIANOLA" run schedules/1f1b.lua "${tiny[@]}" --data "$room/train" --steps "$1" -D warmup=7 -D lr=0.07 2>&1 | sed -n 's/pianola: warning: //p'; }
 expect "a warm-up that does not end" "warmup = 7, but the training has 2 updates: its rate rises only to 0.02, not to lr = 0.07" "$(warmed 2)"
-expect "one that does" "" "$(warmed 7)"
+expect "a warm-up that ends" "" "$(warmed 7)"
 train schedules/1f1b.lua "${tiny[@]}" --data "$room/train" --steps 2 -D lr=1e30 --allow-nonfinite >"$room/json"
-expect "--json of a loss that is no number" "None" "$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["loss_last"])' "$room/json" 2>&1 | tail -n 1)"
+expect "--json of a loss that is NaN" "None" "$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["loss_last"])' "$room/json" 2>&1 | tail -n 1)"
 
 # Ranks as processes; a run that stops and resumes.
 flags=(--data "$room/train" --val "$room/held" --val-every 2 --checkpoint "$saved" --every 3)
@@ -105,10 +105,10 @@ expect "resumed: no line twice" "" "$(judge same "$room/whole" "$room/ranks")"
 rm -r "$saved/step-00000006"
 tcp piped 2 "${flags[@]}" --steps 8 --metrics "$room/ranks" --tensorboard "$room/board" --resume
 ended 60
-expect "eight steps, of a training that began with six" "1 2 3 4 5 6 7 8" "$(judge steps "$room/ranks")"
-expect "have the rates of six" "" "$(judge rates "$room/ranks" cosine 0.003 3 6 0 0.2)"
-expect "and say so" 1 "$(grep -c 'over the 6 steps' "$room/err0")"
-expect "TensorBoard's files of these three runs: what the metrics say" "" "$(judge board "$room/board" "$room/ranks")"
+expect "eight steps of a training that was started with six" "1 2 3 4 5 6 7 8" "$(judge steps "$room/ranks")"
+expect "they have the rates of six steps" "" "$(judge rates "$room/ranks" cosine 0.003 3 6 0 0.2)"
+expect "and the run reports it" 1 "$(grep -c 'over the 6 steps' "$room/err0")"
+expect "TensorBoard's files of these three runs agree with the metrics" "" "$(judge board "$room/board" "$room/ranks")"
 tcp piped 2 --steps 2 --data "$room/train" --val "$room/held" --metrics "$room/short" --resume --checkpoint "$room/fresh"
 ended 60
 expect "ranks: a short training is validated at its end" 1 "$(grep -c '"step": 2, "validation_loss"' "$room/short")"

@@ -16,7 +16,7 @@ def tensors(path):
 
 
 def orthogonal(g):
-    """Jordan's zeropower_via_newtonschulz5, on out x in."""
+    """Returns Jordan's zeropower_via_newtonschulz5 of an out x in matrix."""
     a, b, c = 3.4445, -4.7750, 2.0315
     x = g.T if g.shape[0] > g.shape[1] else g
     x = x / (np.linalg.norm(x) + 1e-7)
@@ -28,7 +28,7 @@ def orthogonal(g):
 
 folder, name, nesterov = sys.argv[1], sys.argv[2], len(sys.argv) > 3
 one, two = (tensors(f'{folder}/step-{step:08d}/stage-0000.safetensors') for step in (3, 4))
-t = 3  # updates before this one
+t = 3  # the number of updates before this one
 x = (t - 2) / 8
 cosine = 0.1 + 0.9 * (1 + math.cos(math.pi * x)) / 2
 names = [k for k in one if not k.endswith(('.m', '.v'))]

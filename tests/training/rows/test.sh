@@ -18,7 +18,7 @@ compiled rows 1f1b "${pipeline[@]}" -D tensor=2 "${by_rows[@]}"
 leg() { # NAME RANKS STEPS ARGS...
     tcp "$1" "$2" --steps "$3" --checkpoint "$saved" --every 100 --resume --deadline 60 "${@:4}"
     ended 90
-    expect "$1 goes on to step $3" "" "$(said 'error:')"
+    expect "$1 resumes to step $3" "" "$(said 'error:')"
 }
 compiled one serial "${integers[@]}"
 compiled four serial -D tensor=4 "${integers[@]}" "${by_rows[@]}"
@@ -29,7 +29,7 @@ for next in "rows 4" "one 1" "four 4" "columns 4" "rows 4"; do
     # shellcheck disable=SC2086
     leg $next $((step += 2))
 done
-expect "one after the other, two steps each: the weights of ten of one" "$wanted" "$(weights)"
+expect "one after the other, two steps each: the weights of ten steps of one" "$wanted" "$(weights)"
 
 rm -r "$saved"
 data=(--data "${gpt[3]}")
@@ -39,9 +39,9 @@ compiled alone serial "${small[@]:2}" "${gpt[@]:0:2}"
 leg gpt 4 2 "${data[@]}"
 was=$(weights)
 leg alone 1 2 "${data[@]}"
-expect "one rank reads what members have learned, their norms too" "$was" "$(weights)"
+expect "one rank reads the members' weights, including norms" "$was" "$(weights)"
 leg gpt 4 5 "${data[@]}"
-expect "teams go on as if they had never stopped" \
+expect "teams resume to the weights of an uninterrupted run" \
     "$(in_process schedules/1f1b.lua "${small[@]}" -D tensor=2 "${by_rows[@]}" "${gpt[@]}" --steps 5)" "$(weights)"
 
 finish

@@ -1,5 +1,5 @@
--- Slices where schedules rarely have them: backwards on other ranks, so that keys, values and their gradients travel; and
--- everything that goes with slices.
+-- Slices in unusual schedules: backwards run on other ranks, so that keys, values and their gradients are sent; also
+-- with every feature that slices allow.
 local p = params { workers = 3, stages = 3, batches = 3, slices = 3, away = 1, hop = 0, split = false, recompute = false,
   offload = false, cut = { 0 }, balanced = false }
 local W = p.workers

@@ -27,14 +27,15 @@ for what in "$scaled" "-D rope_factor=3" "-D qk_norm=true -D eps=0.1"; do
     # shellcheck disable=SC2086
     whole=$(losses schedules/serial.lua $M -D stages=1 $what)
     # shellcheck disable=SC2086
-    expect "$what matters" no "$(apart "$(losses schedules/serial.lua $M -D stages=1)" "$whole" | sed 's/.* apart/no/')"
+    expect "$what changes the losses" \
+        no "$(apart "$(losses schedules/serial.lua $M -D stages=1)" "$whole" | sed 's/.* apart/no/')"
 done
 
 U=tests/training/slices/updates.lua
 expect "microbatches of an update and of the period, in the text" "slices 4 updates 3 3 3 period 3 times" \
     "$("$PIANOLA" show $U -D batches=60 -D update=3 -D slices=4 --format streams | grep -oE 'slices 4|^updates .*|^period [0-9]+ times' | paste -sd' ')"
 "$PIANOLA" show $U -D batches=60 -D update=3 -D slices=4 --format streams >"$room/streams"
-expect "which reads back and is proved" 0 "$("$PIANOLA" verify "$room/streams" >/dev/null 2>&1; echo $?)"
+expect "the text reads back and is proved" 0 "$("$PIANOLA" verify "$room/streams" >/dev/null 2>&1; echo $?)"
 expect "more slices than a kernel has room for" "pianola: error: layer 4 (attention): 65 slices of a microbatch read each other's \
 keys and values; --device cuda takes at most 64" "$(timeout 60 "$PIANOLA" run $A --model schedules/models/gpt.lua -D slices=65 \
     -D context=65 --device cuda 2>&1 | tail -n 1)"
@@ -58,7 +59,7 @@ return schedule {
 }
 LUA
 M="--model schedules/models/gpt.lua -D context=40 -D width=8 -D heads=2 -D layers=8 -D rows=1"
-largest() { # of the slices' F and B together
+largest() { # the largest slice's F and B together
     # shellcheck disable=SC2086
     "$PIANOLA" show "$S" $M "$@" --format tsv | awk -F'\t' '$5 == "F" || $5 == "B" { t[$7] += $4 - $3 } END { for (q in t) m = t[q] > m ? t[q] : m; printf "%.0f\n", m }'
 }
@@ -68,7 +69,7 @@ for ((i = 1; i < 40; i++)); do
     [ -z "$best" ] || [ "$at" -lt "$best" ] && best=$at
 done
 expect "the balanced cut of 40 rows into 2 is the best of 39" "$best" "$(largest -D balanced=true)"
-expect "and the even one is not as good" yes "$([ "$(largest -D balanced=false -D cut=20,20)" -gt "$best" ] && echo yes)"
+expect "the even cut is worse" yes "$([ "$(largest -D balanced=false -D cut=20,20)" -gt "$best" ] && echo yes)"
 best=
 for ((i = 1; i <= 10; i++)); do
     for ((j = 1; i + j <= 11; j++)); do
@@ -80,7 +81,7 @@ expect "the balanced cut of 12 rows into 3 is the best of 55" "$best" "$(largest
 
 # The text form reads back, and keys and values travel.
 "$PIANOLA" show $A -D hop=1 --format streams >"$room/streams"
-expect "kv and dkv travel" "RECV_D RECV_K SEND_D SEND_K" "$(grep -oE '^(SEND|RECV)_[KD]' "$room/streams" | sort -u | paste -sd' ')"
+expect "kv and dkv are sent" "RECV_D RECV_K SEND_D SEND_K" "$(grep -oE '^(SEND|RECV)_[KD]' "$room/streams" | sort -u | paste -sd' ')"
 expect "the text is proved" 0 "$("$PIANOLA" verify "$room/streams" >/dev/null 2>&1; echo $?)"
 expect "stages without attention need nothing of other slices" "attention 0 1" \
     "$("$PIANOLA" show $A --model schedules/models/gpt.lua -D layers=2 -D context=24 --format streams | sed -n 3p)"
@@ -88,5 +89,5 @@ expect "stages without attention need nothing of other slices" "attention 0 1" \
 expect "a measured timeline has the predicted one's rows" \
     "$("$PIANOLA" show $A --model schedules/models/gpt.lua -D width=16 -D heads=2 -D context=12 -D rows=1 --format tsv | cut -f 1,2,5-9 | tail -n +2 | sort | cksum)" \
     "$(cut -f 2,3,6-10 "$room/measured" | tail -n +2 | sort | cksum)"
-expect "and compares with it" 0 "$("$PIANOLA" diff $A "$room/streams" -D hop=1 >/dev/null 2>&1; echo $?)"
+expect "diff reads the measured timeline" 0 "$("$PIANOLA" diff $A "$room/streams" -D hop=1 >/dev/null 2>&1; echo $?)"
 finish

@@ -1,4 +1,4 @@
--- Stages of teams of two sizes in turn, a and b, which begin with the same ranks: one hands over to the other.
+-- Stages on teams of alternating sizes, a and b. The teams begin with the same ranks, so one hands over to the other.
 local t = params { a = 4, b = 2 }
 local function team(n)
   local ranks = {}

@@ -17,7 +17,7 @@ expect "128 replicas, in teams of 2" "proved" "$(timeout 60 "$PIANOLA" check sch
     -D batches=1024 -D tensor=2 2>&1 | grep -o 'proved')"
 
 got=$(timeout 120 "$PIANOLA" run schedules/1f1b.lua -D tensor=2 "${integers[@]}" --steps 3 --compare --json 2>/dev/null)
-expect "--compare is with one rank, and whole layers" "0 true" \
+expect "--compare runs one rank with whole layers" "0 true" \
     "$(field one_rank_largest_difference <<<"$got") $(field one_rank_same_weights <<<"$got")"
 # Norms of each head's queries and keys. Members that divide the heads sum the gradients of the shared scales, wherever
 # the cuts are and however the weights are sharded or sent. If the stage is whole, each member has the whole gradient.
@@ -45,7 +45,7 @@ expect "queries, keys and values are each divided" 0 $?
 leg() { # NAME RANKS STEPS ARGS...
     tcp "$1" "$2" --steps "$3" --checkpoint "$saved" --every 100 --resume --deadline 60 "${@:4}"
     ended 90
-    expect "$1 goes on to step $3" "" "$(said 'error:')"
+    expect "$1 resumes to step $3" "" "$(said 'error:')"
 }
 pipeline=(-D workers=2 -D stages=2 "${integers[@]}")
 compiled integers 1f1b "${pipeline[@]}" -D tensor=2
@@ -58,8 +58,9 @@ for next in "integers 4" "one 1" "four 4" "shards 4" "integers 4" "shards 4"; do
     # shellcheck disable=SC2086
     leg $next $((step += 2))
 done
-expect "one after the other, two steps each: the weights of twelve of one" "$wanted" "$(weights)"
-expect "whole layers" "16 x 16" "$("$PIANOLA" export-weights "$saved" -o "$room/all.safetensors" >/dev/null &&
+expect "one after the other, two steps each: the weights of twelve steps of one" "$wanted" "$(weights)"
+expect "the export has whole layers" \
+    "16 x 16" "$("$PIANOLA" export-weights "$saved" -o "$room/all.safetensors" >/dev/null &&
     grep -aoE '"layer.0.weight":\{[^}]*"shape":\[[0-9,]*\]' "$room/all.safetensors" | sed -E 's/.*\[([0-9]+),([0-9]+)\]/\1 x \2/')"
 # With AdamW's moments, and with biases and scales that each member has whole.
 rm -r "$saved"
@@ -68,9 +69,9 @@ compiled alone serial -D stages=2 -D batches=4 -D width=32 -D layers=2 --model s
 leg gpt 4 2 "${data[@]}"
 was=$(weights)
 leg alone 1 2 "${data[@]}"
-expect "one rank reads what teams have learned" "$was" "$(weights)"
+expect "one rank reads the teams' weights" "$was" "$(weights)"
 leg gpt 4 5 "${data[@]}"
-expect "teams go on as if they had never stopped" "$(in_process schedules/1f1b.lua "${small[@]}" -D tensor=2 "${gpt[@]}" --steps 5)" \
+expect "teams resume to the weights of an uninterrupted run" "$(in_process schedules/1f1b.lua "${small[@]}" -D tensor=2 "${gpt[@]}" --steps 5)" \
     "$(weights)"
 # A token table in two parts, on one rank, and in four.
 rm -r "$saved"
@@ -82,9 +83,9 @@ was=$(weights)
 leg tied_one 1 2 "${data[@]}"
 expect "one rank reads the table that two members divided" "$was" "$(weights)"
 leg tied_four 4 2 "${data[@]}"
-expect "four members read it" "$was" "$(weights)"
+expect "four members read the table" "$was" "$(weights)"
 leg tied 4 5 "${data[@]}"
-expect "two members go on as if they had never stopped" \
+expect "two members resume to the weights of an uninterrupted run" \
     "$(in_process schedules/1f1b.lua "${small[@]}" -D tensor=2 "${tied[@]}" --steps 5)" "$(weights)"
 expect "the whole table is exported" "256 x 32" "$("$PIANOLA" export-weights "$saved" -o "$room/all.safetensors" >/dev/null &&
     grep -aoE '"layer.0.token":\{[^}]*"shape":\[[0-9,]*\]' "$room/all.safetensors" | sed -E 's/.*\[([0-9]+),([0-9]+)\]/\1 x \2/')"
@@ -96,7 +97,7 @@ was=$(weights)
 leg heads_one 1 2 "${data[@]}"
 expect "one rank reads the scales that two members share" "$was" "$(weights)"
 leg heads 4 5 "${data[@]}"
-expect "members go on as if they had never stopped" \
+expect "members with norms resume to the weights of an uninterrupted run" \
     "$(in_process schedules/1f1b.lua "${small[@]}" -D tensor=2 "${heads[@]:0:4}" "${gpt[@]:2}" --steps 5)" "$(weights)"
 rm -r "$saved"
 leg gpt 4 5 "${data[@]}" # for the following checks

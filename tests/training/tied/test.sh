@@ -57,10 +57,10 @@ says() { # WHAT WANTED SED: checks the answer of verify about the changed text
     sed "$3" "$room/streams.txt" >"$room/changed.txt"
     expect "$1" "$2" "$("$PIANOLA" verify "$room/changed.txt" 2>&1 | sed -E "s|.*/changed.txt:||; s/, line [0-9]+//; s/^ +//" | head -n 2 | paste -sd' ')"
 }
-says "as it is" "proved: 1f1b on 4 ranks, at any speed of ranks and links" ""
+says "the unchanged text" "proved: 1f1b on 4 ranks, at any speed of ranks and links" ""
 says "another stage has the unembedding" "refuted (jobs) rank 2 lane compute: F 2 0: needs weight(4) as v, but has no such operand" \
     's/ tied 3/ tied 2/'
-says "a contribution left out" \
+says "a missing contribution" \
     "refuted (gradients) rank 0 lane compute: B 0 0: its gradient goes nowhere: no operand dv" 's/^\(B 0 0 .*\) dv=wgrad(4)/\1/'
 says "no table" "49: error: expected a stage, a number from 0 to 3 49 | weight(4) 18176 32768" 's/ tied 3//'
 says "no such stage" "2: error: expected the stage of the unembedding, a number from 0 to 3 \
@@ -105,7 +105,7 @@ counts 1558M 1557611200 1557686400
 act=$((8 * 4 * 1024 * 768 * 2)) table=$((50304 * 768))
 expect "GPT-2 124M in bf16: bytes received" "$((act + 4 * table)),$((2 * act)),$((2 * act)),$((act + 2 * table))" \
     "$(ranks bytes_received schedules/1f1b.lua --model schedules/models/gpt2.lua -D precision=bf16)"
-expect "another size" "schedules/models/gpt2.lua:N: error: size = 1.5B: the sizes of GPT-2 are 124M, 350M, 774M and 1558M" \
+expect "an unknown size" "schedules/models/gpt2.lua:N: error: size = 1.5B: the sizes of GPT-2 are 124M, 350M, 774M and 1558M" \
     "$("$PIANOLA" check schedules/1f1b.lua --model schedules/models/gpt2.lua -D size=1.5B 2>&1 | sed "1!d; s,:[0-9]*:,:N:,")"
 # Rank 0 sums the output layer's part of the table's gradient in two rounds, and holds both at once.
 cat >"$room/rounds.lua" <<'EOF'
@@ -116,5 +116,5 @@ return schedule {
 EOF
 # shellcheck disable=SC2086
 "$PIANOLA" show "$room/rounds.lua" $tied --format streams >"$room/rounds.txt"
-expect "both have names" "2 proved" "$(grep -c '^wgrad(4)#[0-9]* ' "$room/rounds.txt") $("$PIANOLA" verify "$room/rounds.txt" 2>&1 | grep -o 'proved')"
+expect "both rounds have names" "2 proved" "$(grep -c '^wgrad(4)#[0-9]* ' "$room/rounds.txt") $("$PIANOLA" verify "$room/rounds.txt" 2>&1 | grep -o 'proved')"
 finish

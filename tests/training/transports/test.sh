@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../../.." || exit 2
 . tests/support/ranks.sh
 trap 'rm -rf "$room"' EXIT
 integers=(--model schedules/models/integers.lua)
-wide=(-D width=256 -D rows=32) # copies of such tensors take noticeable time
+wide=(-D width=256 -D rows=32) # large tensors, whose copies take noticeable time
 runs=0
 flags=(-std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -O1 -Iruntime)
 worst=("$room/worst.o" -Wl,--wrap=replay_step)
@@ -43,7 +43,7 @@ in_one_process() { # NAME LANES FLAGS...
     ORDERS=$room SCRIBBLES=$runs timeout 120 "$room/pianola" run "schedules/$1.lua" "${integers[@]}" "${wide[@]}" \
         --lanes "$2" --steps 3 --json "${@:3}" 2>&1
 }
-# Rows reach every column, so each update reads what the previous one wrote.
+# Every column is used, so each update reads weights that the previous one wrote.
 repeated() { # MACHINE NAME LANES
     ORDERS=$room SCRIBBLES=$runs timeout 120 "$1" run "schedules/$2.lua" "${integers[@]}" -D width=64 -D rows=32 -D batches=40 \
         --lanes "$3" --steps 3 2>&1 | sed -nE 's/^weights *([0-9a-f]*).*/\1/p;/still written|error:/p'
@@ -51,7 +51,7 @@ repeated() { # MACHINE NAME LANES
 for schedule in schedules/*.lua; do
     name=$(basename "$schedule" .lua)
     [ "$name" != serial ] || continue # one rank, no messages
-    # Each way to give lanes, in turn; all of them for these.
+    # Most schedules get one kind of lanes, in turn; these get all kinds.
     ways=(edge peer rank)
     case $name in 1f1b | fslpp | zbv | weipipe | pipedream | dualpipe) ;; *) ways=("${ways[runs % 3]}") ;; esac
     for lanes in "${ways[@]}"; do

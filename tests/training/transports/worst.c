@@ -1,15 +1,15 @@
-/* The machine model's worst machine, around a rank's replay: what a transport may not touch is scribbled over, and
- * everything takes its time. Linked with --wrap=replay_step into whatever trains on CPUs, over any transport; into
- * ranks as processes, compiled with PROCESSES, with --wrap=rank_main too, which knows the groups.
+/* The machine model's worst machine, wrapped around a rank's replay: it overwrites memory that a transport may not
+ * touch, and delays everything. Linked with --wrap=replay_step into any program that trains on CPUs, over any
+ * transport. Ranks as processes are compiled with PROCESSES, and also use --wrap=rank_main, which knows the groups.
  *
- * Before a RECV or a collective starts, nobody may have written what it only writes: that is scribbled over as it
- * starts. Once a SEND, a RECV or a collective has ended, nobody else may read or write its operands: for a while they
- * are scribbled over, must stay so, and then get back what they held. Who reads too late reads NaN, and the trained
- * weights show it; who writes too late ends the process. The scribbles of a seed are the same in each run, the moments
- * they meet are not.
+ * Before a RECV or a collective starts, nothing may write the tensors that it only writes, so they are overwritten as
+ * it starts. Once a SEND, a RECV or a collective has ended, nothing else may read or write its operands. For a while
+ * they are overwritten, must stay so, and then get their contents back. A late read gets NaN, which shows in the
+ * trained weights; a late write ends the process. A seed gives the same delays in each run, but not the
+ * same interleavings.
  *
- * Where ORDERS names a folder, orders<rank> there gets a line for every message: its turn, number, what it is, its
- * start and end in nanoseconds of the host's clock, whether its data reach others, and whether others' reach it. */
+ * If ORDERS names a folder, orders<rank> there gets a line for every message: its turn, number and kind, its start and
+ * end in nanoseconds of the host's clock, whether its data reach other ranks, and whether theirs reach it. */
 #include "process/comm_local.h"
 #include <sched.h>
 #include <stdio.h>
@@ -17,11 +17,11 @@
 #include <string.h>
 #include <time.h>
 
-enum { RANKS = 64, SCRIBBLE = 0xff }; /* floats of it are NaN */
+enum { RANKS = 64, SCRIBBLE = 0xff }; /* as a float, NaN */
 
 struct worst {
     const struct device *real;
-    struct device device;  /* the real one, but for what is below */
+    struct device device;  /* the real device with some functions replaced */
     bool *started, *ended; /* per instruction: in this pass of the step */
     int64_t pass;          /* as replay's passes */
     int64_t *since;        /* per instruction: when it started */
@@ -43,7 +43,7 @@ static uint32_t below(struct worst *w, uint32_t n) {
     return (uint32_t)(w->random >> 33) % n;
 }
 
-/* Mostly not at all, often shortly, seldom for as long as a job takes. */
+/* Sleeps mostly not at all, often briefly, rarely for as long as a job. */
 static void dawdle(struct worst *w) {
     uint32_t kind = below(w, 16), most = kind < 10 ? 0 : kind < 15 ? 100000 : 2000000;
     if (most)
@@ -71,7 +71,8 @@ static int64_t members(const struct replay *re, const struct rt_instr *x) {
     return groups ? group_of(groups, x->group, re->rank).n : re->program->msg[x->msg].n;
 }
 
-/* A message's operands, and how many. One in place is part of the other: what is only written of that is around it. */
+/* Lists a message's operands in out, and returns their number. If one lies in the other, only the rest of that other is
+ * only written. */
 static int operands(const struct replay *re, const struct rt_instr *x, struct range *out) {
     int n = 0;
     if (!is_group(x->op)) {
@@ -96,7 +97,7 @@ static int operands(const struct replay *re, const struct rt_instr *x, struct ra
     return n;
 }
 
-/* Does a message that is under way have some of the bytes? Two SENDs may read one tensor side by side. */
+/* Returns whether a message in progress uses some of the bytes. Two SENDs may read one tensor at the same time. */
 static bool shared(const struct worst *w, const struct replay *re, const struct range *range) {
     const struct rt_rank *k = rank_of(re);
     struct range other[MOST_RANGES];
@@ -164,8 +165,8 @@ static void worst_launch(struct replay *re, const struct rt_instr *x) {
     self(re)->real->launch(re, x);
 }
 
-/* In one process the other side's flag is looked at again and again: a rank that sleeps until it is woken would not see
- * one that comes too early. */
+/* Within one process, polls the other side's flag: a rank that sleeps until it is woken would not see a flag that comes
+ * too early. */
 static void worst_idle(struct replay *re) {
     if (((struct host_rank *)re->self)->transport == &host_local)
         sched_yield();
@@ -192,7 +193,7 @@ static FILE *open_orders(const struct replay *re) {
     return f;
 }
 
-/* A training's first step. What was taken for an earlier one in this process is the process's to give back. */
+/* Starts a training, at its first step. Memory of an earlier training in this process is not freed. */
 static void begin(struct worst *w, const struct replay *re) {
     const struct rt_rank *k = rank_of(re);
     const char *seed = getenv("SCRIBBLES");

@@ -173,7 +173,7 @@ static void peer_dies(seat *s) {
     turn(s);
     ended(s);
     if (s->rank == 0) {
-        usleep(300000); /* long enough for the other to end its part, even on a loaded machine */
+        usleep(300000); /* long enough for the other rank to end its part, even on a loaded machine */
         _exit(0);
     }
     take(s, 0);
