@@ -93,14 +93,14 @@ def opens():
     page("show", "schedules/1f1b.lua", *LATENCY)
     end = float(json.loads(run("show", "schedules/1f1b.lua", *LATENCY, "--format", "json"))["makespan"])
     expect("all of the time is in sight at first", True, near([0, end], sight()))
-    expect("and all ranks", 4, b.value("sightedEntries(view.frame).filter(e => topOf(view.frame, e) + e.h <= view.frame.layout.height).length"))
+    expect("every rank is in sight", 4, b.value("sightedEntries(view.frame).filter(e => topOf(view.frame, e) + e.h <= view.frame.layout.height).length"))
     x, y, w, h = b.box("view.parts.rows")
-    expect("below one another in the window", True, y + h < 900)
+    expect("ranks lie below one another in the window", True, y + h < 900)
     rows = [line.split("\t") for line in run("show", "schedules/1f1b.lua", *LATENCY, "--format", "tsv").split("\n")]
     jobs = {f"{r[5]}{r[4]}{r[6]}": (int(r[0]), float(r[2]), float(r[3])) for r in rows if len(r) > 6 and r[1] == "compute" and r[4] in "FB"}
     wrong = [name for name, (rank, start, stop) in jobs.items() if not b.value(f"""(() => {{ const t = view.frame.timeline; let i = 0; while (i < t.n && nameOf(t, i) !== '{name}') i++;
         const o = view.boxes(i)[0], x = s => xAt(view.frame, s / t.tick); return i < t.n && Math.abs(o.x - x({start})) < .01 && Math.abs(o.x + o.w - x({stop})) < .01 && t.rows[{rank}] === rowOf(t, i); }})()""")]
-    expect("every job is where the timeline says", (64, []), (len(jobs), wrong))
+    expect("every job lies at the timeline's times", (64, []), (len(jobs), wrong))
     for name in ("0F0", "2B5", "3F7", "0B7"):
         b.mouse("mouseMoved", *centre(name))
         expect(f"pointing at {name} explains it", True, info().startswith(name + ":"))
@@ -109,16 +109,16 @@ def opens():
 def pointing():
     page("show", "schedules/1f1b.lua", *LATENCY)
     b.mouse("mouseMoved", *at_time(7, 12))
-    expect("the ruler tells the time", True, info().endswith(" units") and abs(float(info().split()[0]) - 7) < 0.1)
+    expect("the ruler shows the time", True, info().endswith(" units") and abs(float(info().split()[0]) - 7) < 0.1)
     x, y, w, h = b.box("view.parts.rows")
     b.mouse("mouseMoved", x + w - 2, y + h - 2)
-    expect("blank space says nothing of a job", False, ":" in info().split(" ")[0])
+    expect("blank space shows no job", False, ":" in info().split(" ")[0])
     b.mouse("mouseMoved", *at_time(10, 40))
-    expect("an idle time says until when, and what it waits for", True, info().startswith("rank 0 idle, 4 to ") and "then 0B0, which needs 1B0" in info())
+    expect("idle time shows until when, and what the rank waits for", True, info().startswith("rank 0 idle, 4 to ") and "then 0B0, which needs 1B0" in info())
     b.mouse("mouseMoved", x + 20, y + 40)
-    expect("a rank's name says how busy it is", True, info().startswith("rank 0: busy "))
+    expect("a rank's name shows how busy it is", True, info().startswith("rank 0: busy "))
     b.mouse("mouseMoved", *centre("1F3"))
-    expect("an operation says what it needs, by which message", True, "needs 0F3: forward of stage 0, microbatch 3; " in info() and
+    expect("an operation shows its needs and their messages", True, "needs 0F3: forward of stage 0, microbatch 3; " in info() and
            ", by act(0,3), 1 B, from rank 0 to rank 1; " in info())
 
 
@@ -131,10 +131,10 @@ def moves():
     b.mouse("mouseWheel", x + w / 2, y + 80, deltaX=0, deltaY=-500)
     b.wait(f"view.frame.to - view.frame.from < {end} * .9 / view.frame.timeline.tick")
     expect("the wheel zooms time", True, sight()[1] - sight()[0] < end / 2)
-    expect("to where the mouse is", True, abs(b.value(f"timeAt(view.frame, {w / 2})") - there) < 0.01 * end / b.value("view.frame.timeline.tick"))
-    expect("and time only", (rows, 0), (b.value("JSON.stringify(view.frame.layout.entries.map(e => [e.y, e.h]))"), b.value("view.frame.y")))
+    expect("the wheel zooms to the mouse's position", True, abs(b.value(f"timeAt(view.frame, {w / 2})") - there) < 0.01 * end / b.value("view.frame.timeline.tick"))
+    expect("the wheel zooms time only", (rows, 0), (b.value("JSON.stringify(view.frame.layout.entries.map(e => [e.y, e.h]))"), b.value("view.frame.y")))
     share = b.value("view.parts.view.offsetWidth / view.parts.map.offsetWidth")
-    expect("the map shows which part is in sight", True, abs(share - (sight()[1] - sight()[0]) / end) < 0.02)
+    expect("the map shows the part in sight", True, abs(share - (sight()[1] - sight()[0]) / end) < 0.02)
     b.mouse("mouseMoved", x + 20, y + 40)
     expect("names stay in sight", True, info().startswith("rank 0: busy"))
     before = sight()
@@ -146,7 +146,7 @@ def moves():
     expect("dragging on the map moves there", True, abs(sum(sight()) / 2 - end / 4) < 0.2)
     b.value("document.body.focus()")
     b.press("0")
-    expect("0 shows all", True, near([0, end], sight()))
+    expect("0 shows the whole step", True, near([0, end], sight()))
     b.press("w")
     expect("w zooms in", True, near([end * 0.1, end * 0.9], sight()))
     b.press("d")
@@ -156,7 +156,7 @@ def moves():
     expect("a pans left, s zooms out", True, near([0, end], sight()))
     b.value("view.parts.find.focus()")
     b.type("w")
-    expect("keys in the search field are letters", True, near([0, end], sight()))
+    expect("keys in the search field are typed", True, near([0, end], sight()))
 
 
 def finds():
@@ -164,39 +164,39 @@ def finds():
     b.value("view.parts.find.focus()")
     b.type("2b5")
     b.press("Enter")
-    expect("a job is found by its name", True, info().startswith("2B5: full backward of stage 2, microbatch 5; rank 2"))
-    expect("and in sight", True, b.value("(o => o.x >= view.frame.layout.left && o.x + o.w <= view.frame.width && o.w > 10)(view.boxes(view.frame.place.op)[0])"))
+    expect("a job is found by name", True, info().startswith("2B5: full backward of stage 2, microbatch 5; rank 2"))
+    expect("and is in sight", True, b.value("(o => o.x >= view.frame.layout.left && o.x + o.w <= view.frame.width && o.w > 10)(view.boxes(view.frame.place.op)[0])"))
     b.value("view.parts.find.select()")
     b.type("9Z9")
     b.press("Enter")
-    expect("one that is not there is said", "no 9Z9", b.value("view.parts.said.textContent"))
+    expect("a missing job is reported", "no 9Z9", b.value("view.parts.said.textContent"))
     b.value("view.parts.stage.focus()")
     b.press("ArrowLeft")
-    expect("left goes to what it waited for", "3B5", info().split(":")[0])
+    expect("left goes to the operation it waited for", "3B5", info().split(":")[0])
     b.press("ArrowRight")
-    expect("right to what needs it", "2B5", info().split(":")[0])
+    expect("right goes to an operation that needs it", "2B5", info().split(":")[0])
     b.press("ArrowUp")
-    expect("up to the rank above", True, "; rank 1; " in info().split("\n")[0])
+    expect("up goes to the rank above", True, "; rank 1; " in info().split("\n")[0])
     b.press(".")
-    expect("a full stop to the next", True, "; rank 1; " in info().split("\n")[0])
+    expect("a full stop goes to the next one", True, "; rank 1; " in info().split("\n")[0])
     b.press("f")
     f, t = sight()
     start, stop = b.value("(t => [t.ops.start, t.ops.end].map(a => a[view.frame.place.op] * t.tick))(view.frame.timeline)")
     expect("f goes to the selection", True, f < start and t > stop and t - f < 8 * (stop - start))
     b.press("Escape")
-    expect("Escape leaves it", -1, b.value("view.frame.place.op"))
+    expect("Escape clears the selection", -1, b.value("view.frame.place.op"))
     b.press("0")
     names = []
     for _ in range(18):
         b.press(".")
         names.append(info().split(":")[0])
-    expect("step by step along the rank, then to the next", "0F0 0F1 0F2 0F3 0B0 0F4 0B1 0F5 0B2 0F6 0B3 0F7 0B4 0B5 0B6 0B7 1F0 1F1".split(), names)
+    expect("step by step along the rank, then to the next rank", "0F0 0F1 0F2 0F3 0B0 0F4 0B1 0F5 0B2 0F6 0B3 0F7 0B4 0B5 0B6 0B7 1F0 1F1".split(), names)
     b.press("Escape")
     b.mouse("mousePressed", *centre("1F3"), button="left", clickCount=1, buttons=1)
     b.mouse("mouseReleased", *centre("1F3"), button="left", clickCount=1)
     b.mouse("mouseMoved", *centre("0B7"))
-    expect("a click keeps an operation", "1F3", info().split(":")[0])
-    expect("with arrows from its needs and to what needs it", ["0F3", "1B3", "2F3"], b.value("""(p => [...p.needs.map(([, j]) => needsOf(view.frame.timeline).op[j]), ...p.users.map(([i]) => i)]
+    expect("a click selects an operation", "1F3", info().split(":")[0])
+    expect("the selection has arrows to and from its needs and users", ["0F3", "1B3", "2F3"], b.value("""(p => [...p.needs.map(([, j]) => needsOf(view.frame.timeline).op[j]), ...p.users.map(([i]) => i)]
         .map(i => nameOf(view.frame.timeline, i)).sort())(view.frame.place)"""))
 
 
@@ -208,37 +208,37 @@ def measures():
     x1, _ = at_time(10, 12)
     b.drag(x0, y, x1, y)
     b.value("view.frame.range = view.frame.range.map(Math.round)")
-    expect("dragging on the ruler measures", wanted, b.value("rangeText(view.frame.timeline, ...view.frame.range)"))
-    expect("and says so", wanted.split("\n")[1][:30], info().split("\n")[1][:30])
+    expect("dragging on the ruler measures a range", wanted, b.value("rangeText(view.frame.timeline, ...view.frame.range)"))
+    expect("and the panel shows the result", wanted.split("\n")[1][:30], info().split("\n")[1][:30])
     b.press("f")
-    expect("f goes to the range", True, near([4, 10], sight()))
+    expect("f zooms to the range", True, near([4, 10], sight()))
     b.press("Escape")
-    expect("Escape forgets it", None, b.value("view.frame.range"))
+    expect("Escape clears the range", None, b.value("view.frame.range"))
     b.press("0")
     b.mouse("mousePressed", x0, y + 60, button="left", clickCount=1, buttons=1, modifiers=8)
     for i in range(1, 5):
         b.mouse("mouseMoved", x0 + (x1 - x0) * i / 4, y + 60, button="left", buttons=1, modifiers=8)
     b.mouse("mouseReleased", x1, y + 60, button="left", clickCount=1, modifiers=8)
-    expect("and so does dragging with Shift", [4, 10], b.value("view.frame.range.map(Math.round)"))
+    expect("dragging with Shift also measures", [4, 10], b.value("view.frame.range.map(Math.round)"))
     # With free links and a latency, some of the wait is for messages.
     page("show", "schedules/1f1b.lua", *LATENCY)
-    expect("messages on the way are told apart", True, "for messages: grad" in b.value("rangeText(view.frame.timeline, 0, view.frame.timeline.end)"))
+    expect("time for messages on the way is listed apart", True, "for messages: grad" in b.value("rangeText(view.frame.timeline, 0, view.frame.timeline.end)"))
     b.value("view.parts.table.open = true")
-    expect("a table has the ranks", True, b.wait("view.parts.table.querySelectorAll('table')[0]?.rows.length === 5"))
+    expect("a table lists the ranks", True, b.wait("view.parts.table.querySelectorAll('table')[0]?.rows.length === 5"))
     expect("and the operations in sight", 65, b.value("view.parts.table.querySelectorAll('table')[1].rows.length"))
-    expect("with what they need", "0F3", b.value("[...view.parts.table.querySelectorAll('table')[1].rows].find(r => r.cells[0].textContent === '1F3').cells[4].textContent"))
+    expect("with their needs", "0F3", b.value("[...view.parts.table.querySelectorAll('table')[1].rows].find(r => r.cells[0].textContent === '1F3').cells[4].textContent"))
 
 
 def mixes():
     path = page("large", "schedules/1f1b.lua", "-D", "workers=64", "-D", "batches=256")
-    expect("64 ranks and 256 microbatches are small", True, os.path.getsize(path) < 300000)
-    expect("all in sight", True, near([0, 957], sight()))
-    expect("warm-up: forwards", True, close(F, colour(30, 0)))
+    expect("a page of 64 ranks and 256 microbatches is small", True, os.path.getsize(path) < 300000)
+    expect("the whole step is in sight", True, near([0, 957], sight()))
+    expect("warm-up: only forwards", True, close(F, colour(30, 0)))
     mixed = [F[k] / 3 + 2 * B[k] / 3 for k in range(3)]
     expect("steady state: a third forwards, two thirds backwards", True, close(mixed, colour(500, 0), 6))
-    expect("idle stays visible", True, close(IDLE, colour(120, 0)))
+    expect("idle time stays visible", True, close(IDLE, colour(120, 0)))
     half = [IDLE[k] / 3 + 2 * B[k] / 3 for k in range(3)]
-    expect("drain: backwards, and idle between them", True, close(half, colour(900, 0), 8))
+    expect("drain: backwards with idle time between them", True, close(half, colour(900, 0), 8))
     b.picture(os.path.join(folder, "large.png"))
     b.value("for (let i = 0; i < 17; i++) dispatchEvent(new KeyboardEvent('keydown', { key: 'w' }))")
     b.value("view.parts.tall.click()")
@@ -246,26 +246,26 @@ def mixes():
     expect("tall rows scroll", True, b.value("view.frame.layout.bottom > view.frame.layout.height && view.frame.layout.job === 22"))
     x, y, w, h = b.box("view.parts.rows")
     b.drag(x + w / 2, y + h - 30, x + w / 2, y + 60)
-    expect("by dragging", True, b.value("view.frame.y") > 100)
+    expect("dragging scrolls them", True, b.value("view.frame.y") > 100)
     b.mouse("mouseMoved", x + 20, y + 80)
-    expect("to other ranks", False, info().startswith("rank 0:"))
+    expect("and shows other ranks", False, info().startswith("rank 0:"))
     # More operations in one row than a window has pixels, drawn as averages.
     page("long", "schedules/1f1b.lua", "-D", "workers=2", "-D", "batches=8000")
-    expect("8,000 microbatches: the mix", True, close(mixed, colour(12000, 0), 3))
+    expect("8,000 microbatches: the mixed colour", True, close(mixed, colour(12000, 0), 3))
 
 
 def folds():
     page("shared", "schedules/1f1b.lua", "-D", "workers=8", "-D", "batches=4", "-D", "tensor=8")
     expect("equal ranks share a row", 8, b.value("view.frame.layout.entries.length"))
-    expect("with their number", [8] * 8, b.value("view.frame.layout.entries.map(e => e.count)"))
+    expect("with the number of ranks", [8] * 8, b.value("view.frame.layout.entries.map(e => e.count)"))
     b.value("view.parts.fold.click()")
-    expect("and unfold", 64, b.value("view.frame.layout.entries.length"))
+    expect("folded ranks unfold", 64, b.value("view.frame.layout.entries.length"))
     b.value("view.parts.fold.click()")
     page("lanes", "schedules/1f1b.lua", *LATENCY, "--with", "lanes")
     sent = run("show", "schedules/1f1b.lua", *LATENCY, "--format", "tsv")
     lanes = {tuple(line.split("\t")[:2]) for line in sent.split("\n") if line.split("\t")[1:2] != ["compute"] and line[:1].isdigit() and line.split("\t")[2] != line.split("\t")[3]}
-    expect("lanes with a message are drawn, no others", len(lanes), b.value("view.frame.layout.entries.reduce((sum, e) => sum + e.lanes.length, 0)"))
-    expect("and none is empty", 0, b.value("view.frame.timeline.rows.flatMap(r => r.lanes.slice(1)).filter(l => l.first === l.end).length"))
+    expect("only lanes with a message are drawn", len(lanes), b.value("view.frame.layout.entries.reduce((sum, e) => sum + e.lanes.length, 0)"))
+    expect("no drawn lane is empty", 0, b.value("view.frame.timeline.rows.flatMap(r => r.lanes.slice(1)).filter(l => l.first === l.end).length"))
 
 
 def needs():
@@ -298,13 +298,13 @@ def words():
     gpt = ["schedules/1f1b.lua", "--model", "schedules/models/gpt.lua", "--cluster", "schedules/clusters/nodes.lua"]
     page("words", *gpt)
     text = b.value("document.body.innerText")
-    expect("bytes have one spelling", (True, False), ("MiB" in text, " MB" in text))
+    expect("bytes have one unit style", (True, False), ("MiB" in text, " MB" in text))
     report = run("show", *gpt)
     line = next(l for l in report.split("\n") if l.startswith("bubble"))
     rows = [r.split("\t") for r in run("show", *gpt, "--format", "tsv").split("\n")]
-    expect("a bubble that links make says so", True, "; links take " in line and " % of the critical path" in line)
-    expect("and so does the page", line.split("; ")[-1].lower(), b.value("document.getElementById('note').textContent").lower())
-    expect("with free links, nothing", False, "links take" in run("show", "schedules/1f1b.lua"))
+    expect("the report names the bubble's share that links cause", True, "; links take " in line and " % of the critical path" in line)
+    expect("the page shows the same note", line.split("; ")[-1].lower(), b.value("document.getElementById('note').textContent").lower())
+    expect("with free links there is no note", False, "links take" in run("show", "schedules/1f1b.lua"))
     expect("there are times", True, len(rows) > 64)
 
 
@@ -315,7 +315,7 @@ def without():
     for path, picture in ((small, True), (large, False)):
         b.open("file://" + path)
         expect("without scripts: a picture", picture, b.value("(e => Boolean(e) && e.getBoundingClientRect().height > 100)(document.querySelector('svg'))"))
-        expect("and the report", True, b.value("document.querySelector('#report pre').textContent.includes('makespan')"))
+        expect("without scripts: the report", True, b.value("document.querySelector('#report pre').textContent.includes('makespan')"))
     b.call("Emulation.setScriptExecutionDisabled", value=False)
 
 
@@ -324,9 +324,9 @@ def prints():
     b.press("w")
     before = sight()
     b.value("dispatchEvent(new Event('beforeprint'))")
-    expect("all of it is printed", True, near([0, b.value("view.frame.timeline.end")], sight()))
+    expect("the whole step is printed", True, near([0, b.value("view.frame.timeline.end")], sight()))
     b.value("dispatchEvent(new Event('afterprint'))")
-    expect("and as before after", True, near(before, sight()))
+    expect("after printing, the earlier view returns", True, near(before, sight()))
     b.printed(os.path.join(folder, "print.pdf"))
 
 
@@ -353,7 +353,7 @@ def million():
     path = page("million", "schedules/1f1b.lua", "-D", "workers=250", "-D", "batches=2000")
     size = os.path.getsize(path)
     expect("a million operations", 1000000, b.value("view.frame.timeline.n"))
-    expect("in less than 5 MB", True, size < 5e6)
+    expect("the page has less than 5 MB", True, size < 5e6)
     opened = b.value("Math.round(performance.getEntriesByType('navigation')[0].loadEventEnd)")
     frames = b.value("""new Promise(done => { const times = [], el = view.parts.rows, r = el.getBoundingClientRect(); let last = performance.now();
         const tick = now => { times.push(now - last); last = now; if (times.length > 90) return done(times.slice(1).sort((a, b) => a - b));
@@ -368,12 +368,12 @@ def joined():
     expect("three panels", [4, 4, 4], b.value("[0, 1, 2].map(p => view.frame.layout.entries.filter(e => e.panel === p).length)"))
     b.press("w")
     x = b.value("(t => [0, 1].map(side => { let i = t.sides[side].first; while (nameOf(t, i) !== '0F0') i++; return view.boxes(i).map(o => o.x); }).flat())(view.frame.timeline)")
-    expect("on one axis", 1, len(set(x)))
+    expect("all panels share one axis", 1, len(set(x)))
     b.press("0")
     b.mouse("mouseMoved", *centre("0B0"))
     lines = info().split("\n")
-    expect("pointing says why", True, "ends -7 units; pushed by 3F7 of rank 3" in lines[0])
-    expect("and names the root", "root: 3F7", lines[-1].split(":")[0] + ":" + lines[-1].split(":")[1])
+    expect("pointing explains the shift", True, "ends -7 units; pushed by 3F7 of rank 3" in lines[0])
+    expect("and names its root", "root: 3F7", lines[-1].split(":")[0] + ":" + lines[-1].split(":")[1])
 
 
 parts = (opens, pointing, moves, finds, measures, mixes, folds, needs, labels, words, without, prints, looks, joined, million)
@@ -382,8 +382,8 @@ try:
     for part in parts:
         if len(sys.argv) == 2 or part.__name__ in sys.argv[2:]:
             part()
-    expect("no errors in the console", [], b.problems)
-    expect("no request to anywhere", [], [url for url in b.requests if not url.startswith("file://" + folder)])
+    expect("the console has no errors", [], b.problems)
+    expect("no request leaves the page", [], [url for url in b.requests if not url.startswith("file://" + folder)])
 finally:
     b.close()
 print(f"{passed} passed, {failed} failed")

@@ -114,15 +114,15 @@ def pick_look(name, value):
 def start():
     expect("the page starts", True, open_page())
     expect("the verdict", True, text("verdict").startswith("Proved"))
-    expect("the picture is the native one", titles("schedules/1f1b.lua"), ops())
+    expect("the picture equals the native one", titles("schedules/1f1b.lua"), ops())
     expect("the report", True, text("report-text").strip() in run("show", "schedules/1f1b.lua", "--ascii", "--width", "120"))
 
 
 def pick():
     expect("a schedule from the list is shown", True, after(lambda: choose("schedule", "schedules/zbv.lua")))
-    expect("its picture", titles("schedules/zbv.lua"), ops())
+    expect("its picture is shown", titles("schedules/zbv.lua"), ops())
     with open("schedules/zbv.lua") as file:
-        expect("its script", file.read(), script())
+        expect("its script is shown", file.read(), script())
     expect("all schedules are in the list", len(json.loads(run("compare", "schedules/1f1b.lua", "--json"))["schedules"]) > 0 and
            len([f for f in os.listdir("schedules") if f.endswith(".lua") and not f.endswith(".d.lua")]),
            b.value("document.getElementById('schedule').options.length"))
@@ -138,47 +138,47 @@ def drag():
     b.wait("document.body.dataset.whole === document.body.dataset.shown && document.getElementById('running').hidden")
     batches = b.value("document.getElementById('p-batches').value")
     expect("a dragged slider changes the number", True, batches != "8" and batches.isdigit())
-    expect("and the picture", titles("schedules/zbv.lua", "-D", "batches=" + batches), ops())
-    expect("and the command line", f"pianola show schedules/zbv.lua -D batches={batches}", text("command"))
+    expect("and the picture follows", titles("schedules/zbv.lua", "-D", "batches=" + batches), ops())
+    expect("and the command line follows", f"pianola show schedules/zbv.lua -D batches={batches}", text("command"))
 
     b.value("document.querySelector('#controls [aria-label=batches]').focus()")
-    expect("arrow keys change it", True, after(lambda: [b.press("ArrowRight") for _ in range(3)]))
-    expect("by one each", str(int(batches) + 3), b.value("document.getElementById('p-batches').value"))
+    expect("arrow keys change the slider", True, after(lambda: [b.press("ArrowRight") for _ in range(3)]))
+    expect("by one each time", str(int(batches) + 3), b.value("document.getElementById('p-batches').value"))
 
 
 def machines():
     after(lambda: choose("schedule", "schedules/zbv.lua"))
-    expect("a model", True, after(lambda: choose("model", "schedules/models/gpt.lua")))
-    expect("a cluster", True, after(lambda: choose("cluster", "schedules/clusters/nodes.lua")))
+    expect("choosing a model", True, after(lambda: choose("model", "schedules/models/gpt.lua")))
+    expect("choosing a cluster", True, after(lambda: choose("cluster", "schedules/clusters/nodes.lua")))
     b.value("document.getElementById('p-devices').focus(); document.getElementById('p-devices').select()")
-    expect("a cluster's parameter, typed", True, after(lambda: b.type("2")))
+    expect("typing a cluster's parameter", True, after(lambda: b.type("2")))
     batches = b.value("document.getElementById('p-batches').value")
-    expect("as the command line says", titles("schedules/zbv.lua", "-D", f"batches={batches}", "-D", "devices=2", "--model",
+    expect("the picture equals the command line's", titles("schedules/zbv.lua", "-D", f"batches={batches}", "-D", "devices=2", "--model",
                                               "schedules/models/gpt.lua", "--cluster", "schedules/clusters/nodes.lua"), ops())
     after(lambda: choose("model", ""))
     after(lambda: choose("cluster", "schedules/clusters/latency.lua"))
     b.value("document.getElementById('p-memory').focus(); document.getElementById('p-memory').select()")
     expect("too little memory", True, after(lambda: b.type("6"), "failed"))
-    expect("is what the verdict says", True, re.fullmatch(r"Error: rank \d needs \d+ bytes, \d+ more than the cluster's memory of 6", text("verdict")) is not None)
+    expect("the verdict names the shortage", True, re.fullmatch(r"Error: rank \d needs \d+ bytes, \d+ more than the cluster's memory of 6", text("verdict")) is not None)
     after(lambda: choose("cluster", ""))
 
     # Links have seconds, but jobs have no speed: one click sets what the error asks for.
     after(lambda: choose("model", "schedules/models/gpt.lua"))
     after(lambda: choose("cluster", "schedules/clusters/latency.lua"))
-    expect("large figures have a unit to read", True, " GFLOP" in text("figures"))
+    expect("large figures have a readable unit", True, " GFLOP" in text("figures"))
     b.value("document.getElementById('p-latency').focus(); document.getElementById('p-latency').select()")
     expect("latency without flops is an error", True, after(lambda: b.type("1e-5"), "failed"))
-    expect("whose line is one click away", "Go to line 8", text("go"))
+    expect("the error's line is one click away", "Go to line 8", text("go"))
     tab("schedule")
     b.value("document.getElementById('go').click()")
-    expect("in its tab", True, b.value("document.activeElement === document.querySelector('#script-cluster textarea')"))
-    expect("at its line", script("cluster").split("\n")[7], b.value("(a => a.value.slice(a.selectionStart).split('\\n')[0])(document.activeElement)"))
-    expect("and so is its mending", (True, "Set flops = 1e14"), (after(lambda: b.value("document.getElementById('mend').click()")), text("mend")))
-    expect("as on the command line", True, "-D latency=1e-5 -D flops=1e14" in text("command"))
-    expect("both have sliders", 2, b.value("document.querySelectorAll('#controls [aria-label=latency], #controls [aria-label=flops]').length"))
+    expect("the click opens its tab", True, b.value("document.activeElement === document.querySelector('#script-cluster textarea')"))
+    expect("at the error's line", script("cluster").split("\n")[7], b.value("(a => a.value.slice(a.selectionStart).split('\\n')[0])(document.activeElement)"))
+    expect("the fix is one click too", (True, "Set flops = 1e14"), (after(lambda: b.value("document.getElementById('mend').click()")), text("mend")))
+    expect("the fix is on the command line", True, "-D latency=1e-5 -D flops=1e14" in text("command"))
+    expect("latency and flops have sliders", 2, b.value("document.querySelectorAll('#controls [aria-label=latency], #controls [aria-label=flops]').length"))
     expect("and short numbers", "1e14", b.value("document.getElementById('p-flops').value"))
     tab("compare")
-    expect("a plot's axis has its unit", True, b.wait("[...document.querySelectorAll('#plot .end')].length > 1 && [...document.querySelectorAll('#plot .end')].every(t => / [mu]?s$/.test(t.textContent))"))
+    expect("a plot's axis shows its unit", True, b.wait("[...document.querySelectorAll('#plot .end')].length > 1 && [...document.querySelectorAll('#plot .end')].every(t => / [mu]?s$/.test(t.textContent))"))
     tab("report")
     after(lambda: choose("cluster", ""))
     after(lambda: choose("model", ""))
@@ -186,57 +186,57 @@ def machines():
     open_page()  # a default that depends on another parameter follows, in the same field, since the user may be in it
     b.value("window.field = document.getElementById('p-stages'); document.getElementById('p-workers').focus(); document.getElementById('p-workers').select()")
     after(lambda: b.type("12"))
-    expect("a default follows", "12", b.value("document.getElementById('p-stages').value"))
-    expect("in the same field", True, b.value("document.getElementById('p-stages') === window.field"))
+    expect("a dependent default follows", "12", b.value("document.getElementById('p-stages').value"))
+    expect("in the same input field", True, b.value("document.getElementById('p-stages') === window.field"))
 
 
 def others():
     """The model and the cluster can be edited as text too, and the compiler's options are controls."""
     open_page()
-    expect("no model, no tab", True, b.value("document.getElementById('tab-model').disabled"))
+    expect("without a model its tab is disabled", True, b.value("document.getElementById('tab-model').disabled"))
     after(lambda: choose("model", "schedules/models/gpt.lua"))
     after(lambda: choose("cluster", "schedules/clusters/nodes.lua"))
     tab("cluster")
     with open("schedules/clusters/nodes.lua") as file:
-        expect("the cluster's script", file.read(), script("cluster"))
+        expect("the cluster's script is shown", file.read(), script("cluster"))
     at = script("cluster").index("devices = 8,")
     b.value(f"(a => {{ a.focus(); a.setSelectionRange({at}, {at + 12}); }})(document.querySelector('#script-cluster textarea'))")
-    expect("is edited", True, after(lambda: b.type("devices = 2,")))
-    expect("so the command names what Download saves", "pianola show schedules/1f1b.lua --model schedules/models/gpt.lua --cluster nodes.lua  # with the edited cluster: Download saves it", text("command"))
+    expect("the cluster's script is edited", True, after(lambda: b.type("devices = 2,")))
+    expect("the command names the downloaded file", "pianola show schedules/1f1b.lua --model schedules/models/gpt.lua --cluster nodes.lua  # with the edited cluster: Download saves it", text("command"))
     choose("download", "Cluster (Lua)")
-    expect("which is the edited script", script("cluster").encode(), b.downloaded("nodes.lua"))
+    expect("the download is the edited script", script("cluster").encode(), b.downloaded("nodes.lua"))
     machine = ["schedules/1f1b.lua", "--model", "schedules/models/gpt.lua", "--cluster", "schedules/clusters/nodes.lua"]
-    expect("as with that parameter", titles(*machine, "-D", "devices=2"), ops())
-    expect("which its tab says", [False, False, True], b.value("['schedule', 'model', 'cluster'].map(k => document.getElementById('tab-' + k).classList.contains('edited'))"))
+    expect("the picture equals the parameter's", titles(*machine, "-D", "devices=2"), ops())
+    expect("its tab shows that it was edited", [False, False, True], b.value("['schedule', 'model', 'cluster'].map(k => document.getElementById('tab-' + k).classList.contains('edited'))"))
     tab("model")
     b.value("(a => { a.focus(); a.setSelectionRange(0, 0); })(document.querySelector('#script-model textarea'))")
-    expect("an error in the model", True, after(lambda: b.type("oops()\n"), "failed"))
-    expect("is said to be there", "Error in line 1 of the model", text("verdict"))
-    expect("and marked there", ["1"], b.value("[...document.querySelectorAll('#script-model .lines b')].map(e => e.textContent)"))
+    expect("an error in the model's script", True, after(lambda: b.type("oops()\n"), "failed"))
+    expect("the verdict places it in the model", "Error in line 1 of the model", text("verdict"))
+    expect("the editor marks it", ["1"], b.value("[...document.querySelectorAll('#script-model .lines b')].map(e => e.textContent)"))
     tab("schedule")
-    expect("and at its tab", [False, True, False], b.value("['schedule', 'model', 'cluster'].map(k => document.getElementById('tab-' + k).classList.contains('bad'))"))
+    expect("its tab is marked", [False, True, False], b.value("['schedule', 'model', 'cluster'].map(k => document.getElementById('tab-' + k).classList.contains('bad'))"))
     tab("model")
     b.value("document.querySelector('#script-model textarea').focus()")
-    expect("undone", True, after(lambda: b.press("z", ctrl=True)))
-    expect("to the byte", [False, False], b.value("['edited', 'bad'].map(c => document.getElementById('tab-model').classList.contains(c))"))
+    expect("undo repairs it", True, after(lambda: b.press("z", ctrl=True)))
+    expect("undo restores every byte", [False, False], b.value("['edited', 'bad'].map(c => document.getElementById('tab-model').classList.contains(c))"))
 
-    expect("what is seldom set is folded", True, b.value("!document.getElementById('p---lanes').closest('details').open"))
+    expect("rarely used options are folded", True, b.value("!document.getElementById('p---lanes').closest('details').open"))
     b.value("document.getElementById('p---lanes').closest('details').querySelector('summary').click()")
     choose("p---lanes", "peer")
     choose("p---recompute", "true")
     b.value("document.getElementById('p---memory').focus(); document.getElementById('p---memory').select()")
-    expect("options are set", True, after(lambda: b.type("least")))
+    expect("setting options", True, after(lambda: b.type("least")))
     options = ["--lanes", "peer", "--recompute", "--memory", "least"]
-    expect("on the command line", "pianola show schedules/1f1b.lua --lanes peer --recompute --memory least --model schedules/models/gpt.lua --cluster nodes.lua  # with the edited cluster: Download saves it", text("command"))
+    expect("they are on the command line", "pianola show schedules/1f1b.lua --lanes peer --recompute --memory least --model schedules/models/gpt.lua --cluster nodes.lua  # with the edited cluster: Download saves it", text("command"))
     expect("and in the picture", titles(*machine, "-D", "devices=2", *options), ops())
-    expect("options say what they do", True, "per edge" in b.value("document.getElementById('p---lanes').closest('.param').title"))
+    expect("options have descriptions", True, "per edge" in b.value("document.getElementById('p---lanes').closest('.param').title"))
     shown, line = ops(), text("command")
     share_it()
-    expect("a link has all of it", True, open_page(b.value("location.hash")))
-    expect("its picture", shown, ops())
-    expect("its command line", line, text("command"))
+    expect("a link keeps the whole state", True, open_page(b.value("location.hash")))
+    expect("the link's picture", shown, ops())
+    expect("the link's command line", line, text("command"))
     after(lambda: choose("cluster", ""))
-    expect("a cluster that goes takes its tab along", ["true", True], b.value("[document.getElementById('tab-schedule').getAttribute('aria-selected'), document.getElementById('tab-cluster').disabled]"))
+    expect("removing the cluster closes its tab", ["true", True], b.value("[document.getElementById('tab-schedule').getAttribute('aria-selected'), document.getElementById('tab-cluster').disabled]"))
 
 
 def edit():
@@ -246,32 +246,32 @@ def edit():
     b.value(f"(a => {{ a.focus(); a.setSelectionRange({at}, {at + 7}); }})(document.querySelector('#script-schedule textarea'))")
     expect("a misspelt field is an error", True, after(lambda: b.type("batchs"), "failed"))
     line = whole[:at].count("\n") + 1
-    expect("in its line", f"Error in line {line}", text("verdict"))
+    expect("the error names its line", f"Error in line {line}", text("verdict"))
     expect("with the compiler's suggestion", True, "did you mean 'batches'?" in text("error"))
-    expect("which the editor marks", [str(line)], b.value("[...document.querySelectorAll('#script-schedule .lines b')].map(e => e.textContent)"))
-    expect("and says in the line", True, "did you mean" in b.value("(e => e ? e.textContent : '')(document.querySelector('#script-schedule .marked b'))"))
-    expect("the last picture stays, faint", True, b.value("document.body.classList.contains('stale')"))
-    expect("undo takes it back", True, after(lambda: b.press("z", ctrl=True)))
-    expect("to the byte", whole, script())
+    expect("the editor marks the line", [str(line)], b.value("[...document.querySelectorAll('#script-schedule .lines b')].map(e => e.textContent)"))
+    expect("and shows the error in it", True, "did you mean" in b.value("(e => e ? e.textContent : '')(document.querySelector('#script-schedule .marked b'))"))
+    expect("the last picture stays, faded", True, b.value("document.body.classList.contains('stale')"))
+    expect("undo repairs the script", True, after(lambda: b.press("z", ctrl=True)))
+    expect("undo restores every byte of it", whole, script())
     expect("and the error is gone", False, b.value("!document.getElementById('error').hidden"))
 
     b.value("(a => { a.focus(); a.setSelectionRange(0, 0); })(document.querySelector('#script-schedule textarea'))")
     b.type("oldest_")
     expect("names are completed", True, b.value("document.querySelector('#script-schedule .names').textContent.includes('oldest_batch_first')"))
     b.press("Enter")
-    expect("by Enter", True, script().startswith("oldest_batch_first"))
+    expect("Enter accepts the completion", True, script().startswith("oldest_batch_first"))
     for _ in range(8):
         if script() == whole:
             break
         b.press("z", ctrl=True)
-    expect("and undone", whole, script())
+    expect("undo takes the completion back", whole, script())
     b.press("Tab")
     expect("Tab indents", "  " + whole, script())
     b.press("z", ctrl=True)
     b.press("Escape")
     b.press("Tab")
-    expect("Escape, then Tab, leaves", False, b.value("document.activeElement.tagName === 'TEXTAREA'"))
-    expect("and indents nothing", whole, script())
+    expect("Escape, then Tab, leaves the editor", False, b.value("document.activeElement.tagName === 'TEXTAREA'"))
+    expect("and does not indent", whole, script())
     b.wait("!document.body.classList.contains('stale')")
 
 
@@ -290,13 +290,13 @@ def keys():
         if not b.value("(e => { const s = getComputedStyle(e), p = e.closest('.editor'); return e === document.body || s.outlineStyle !== 'none' || p !== null; })(document.activeElement)"):
             unseen.append(name)
     wanted = ["split", "schedule", "model", "cluster", "pin", "share", "download", "theme", "p-batches", "v-find", "v-by", "v-stage", "tab-report"]
-    expect("Tab reaches all", [], [name for name in wanted if name not in seen])
+    expect("Tab reaches every control", [], [name for name in wanted if name not in seen])
     expect("focus is visible", [], unseen)
     b.value(f"{picture}.parts.stage.focus()")
     b.press(".")
     b.press(".")
-    expect("the keyboard explains operations", True, "forward of stage" in info())
-    expect("every field has a name", [], b.value("[...document.querySelectorAll('input, select, textarea, button')].filter(e => !(e.labels && e.labels.length || e.getAttribute('aria-label') || e.textContent.trim())).map(e => e.outerHTML)"))
+    expect("the keyboard reaches operations", True, "forward of stage" in info())
+    expect("every field has a label", [], b.value("[...document.querySelectorAll('input, select, textarea, button')].filter(e => !(e.labels && e.labels.length || e.getAttribute('aria-label') || e.textContent.trim())).map(e => e.outerHTML)"))
 
 
 def drawn():
@@ -311,19 +311,19 @@ def drawn():
     fills = {(name, fill) for fill, name in re.findall(r'<rect class="o[^>]*? fill="([^"]*)".*?<title>([^:]*):', run("show", *line, "--format", "svg"))}
     expect("colours by stage", sorted(map(list, fills)), b.value(f"""(view => {{ const t = view.frame.timeline, {{ paint, colours }} = view.frame.mixers[0].palette;
         return [...new Set(Array.from({{ length: t.n }}, (_, i) => JSON.stringify([nameOf(t, i), '#' + colours[paint[i]].map(v => v.toString(16).padStart(2, '0')).join('')])))].map(JSON.parse).sort(); }})({picture})"""))
-    expect("on the command line", "pianola show " + " ".join(line), text("command"))
+    expect("the colours are on the command line", "pianola show " + " ".join(line), text("command"))
     b.value(f"{picture}.parts.sends.click()")
     after(lambda: b.value(f"{picture}.parts.lanes.click()"))
     line += ["--with", "lanes,sends"]
-    expect("lanes", titles(*line), ops())
-    expect("and messages", True, b.value(f"{picture}.frame.look.sends"))
+    expect("lanes are drawn", titles(*line), ops())
+    expect("messages are drawn", True, b.value(f"{picture}.frame.look.sends"))
     choose("download", "Picture (SVG)")
-    expect("and in downloads", run("show", *line, "--format", "svg").encode(), b.downloaded("zbv.svg"))
+    expect("downloads have them", run("show", *line, "--format", "svg").encode(), b.downloaded("zbv.svg"))
     choose("download", "Timeline (TSV)")
-    expect("of pictures", run("show", *line[:5], "--format", "tsv").encode(), b.downloaded("zbv.tsv"))
+    expect("downloaded pictures have them", run("show", *line[:5], "--format", "tsv").encode(), b.downloaded("zbv.tsv"))
     share_it()
     open_page(b.value("location.hash"))
-    expect("a link has them", ("pianola show " + " ".join(line), "stage", True), (text("command"), b.value(f"{picture}.parts.by.value"), b.value(f"{picture}.parts.lanes.checked")))
+    expect("a link keeps them", ("pianola show " + " ".join(line), "stage", True), (text("command"), b.value(f"{picture}.parts.by.value"), b.value(f"{picture}.parts.lanes.checked")))
 
 
 def split():
@@ -331,35 +331,35 @@ def split():
     x, y, w, h = b.box("document.getElementById('split')")
     wide = b.box("document.getElementById('script-schedule')")[2]
     b.drag(x + w / 2, y + 300, x + w / 2 + 200, y + 300)
-    expect("the line beside the editor is dragged", True, abs(b.box("document.getElementById('script-schedule')")[2] - wide - 200) < 3)
+    expect("the divider beside the editor can be dragged", True, abs(b.box("document.getElementById('script-schedule')")[2] - wide - 200) < 3)
     b.press("ArrowLeft")
-    expect("and moved by keys", True, 160 < b.box("document.getElementById('script-schedule')")[2] - wide < 190)
+    expect("and moved with keys", True, 160 < b.box("document.getElementById('script-schedule')")[2] - wide < 190)
     b.press("Home")
-    expect("and goes back", wide, b.box("document.getElementById('script-schedule')")[2])
+    expect("and reset", wide, b.box("document.getElementById('script-schedule')")[2])
 
 
 def hover():
     open_page()
     x, y = centre("1F3")
     b.mouse("mouseMoved", x, y)
-    expect("an operation says what it needs, by which message", True, info().startswith("1F3:") and "needs 0F3: " in info() and ", by act(0,3), " in info())
+    expect("an operation shows its needs and their messages", True, info().startswith("1F3:") and "needs 0F3: " in info() and ", by act(0,3), " in info())
     rx, ry, rw, rh = b.box(f"{picture}.parts.rows")
     b.mouse("mouseMoved", x, ry + 12)
-    expect("the ruler is no operation", False, ":" in info())
+    expect("the ruler shows no operation", False, ":" in info())
     b.mouse("mouseMoved", rx + rw - 2, ry + rh - 2)
-    expect("nor is blank space", True, info().startswith("Point at an operation"))
+    expect("blank space shows no operation", True, info().startswith("Point at an operation"))
     b.mouse("mouseWheel", x, y, deltaX=0, deltaY=-300)
     expect("the wheel zooms", True, b.wait(f"{picture}.frame.to - {picture}.frame.from < .8 * {picture}.frame.timeline.end", 5))
     b.value(f"{picture}.parts.stage.focus()")
     b.press("0")
-    expect("0 shows all", True, b.value(f"{picture}.frame.from === 0 && {picture}.frame.to === {picture}.frame.timeline.end"))
+    expect("0 shows the whole step", True, b.value(f"{picture}.frame.from === 0 && {picture}.frame.to === {picture}.frame.timeline.end"))
 
 
 def streams():
     tab("streams")
-    expect("streams are the native ones", run("show", "schedules/1f1b.lua", "--format", "streams").strip(),
+    expect("streams equal the native ones", run("show", "schedules/1f1b.lua", "--format", "streams").strip(),
            b.value("document.querySelector('#program textarea').value").strip())
-    expect("they are proved", True, b.wait("document.getElementById('claim').textContent.startsWith('Proved')"))
+    expect("the streams are proved", True, b.wait("document.getElementById('claim').textContent.startsWith('Proved')"))
     with open("tests/proof/verify/refuted_serial_two_ranks.txt") as file:
         wrong = file.read()
     b.value("(a => { a.focus(); a.select(); })(document.querySelector('#program textarea'))")
@@ -367,9 +367,9 @@ def streams():
     expect("a broken order is refuted", True, b.wait("document.getElementById('claim').textContent === 'Refuted: serial deadlock'"))
     why = json.loads(run("verify", "tests/proof/verify/refuted_serial_two_ranks.txt", "--json", code=1))["why"]
     expect("with the counterexample", why, text("why"))
-    expect("whose lines are marked", ["11", "33"], b.value("[...document.querySelectorAll('#program .lines b')].map(e => e.textContent)"))
+    expect("the counterexample's lines are marked", ["11", "33"], b.value("[...document.querySelectorAll('#program .lines b')].map(e => e.textContent)"))
     b.value("document.getElementById('restore').click()")
-    expect("the way back", True, b.wait("document.getElementById('claim').textContent.startsWith('Proved')"))
+    expect("restoring the streams", True, b.wait("document.getElementById('claim').textContent.startsWith('Proved')"))
 
     # A missing wait: two accesses that nothing orders. The picture marks both.
     whole = b.value("document.querySelector('#program textarea').value")
@@ -379,17 +379,17 @@ def streams():
     b.value(f"(a => {{ a.focus(); a.setSelectionRange({begin}, {begin + len(' wait(RECV_B 1 0 from 1)')}); }})(document.querySelector('#program textarea'))")
     b.press("Backspace")
     expect("a missing wait is refuted", True, b.wait("document.getElementById('claim').textContent.startsWith('Refuted')"))
-    expect("and marked in the picture", True, wait_marked(lambda bad, flags: any(t.startswith("0B0:") for t in bad)))
-    expect("the page's verdict says so", "Edited streams refuted: races", text("verdict"))
+    expect("it is marked in the picture", True, wait_marked(lambda bad, flags: any(t.startswith("0B0:") for t in bad)))
+    expect("the page's verdict reports it", "Edited streams refuted: races", text("verdict"))
     choose("download", "Streams")
     wrong = b.value("document.querySelector('#program textarea').value")
     expect("streams are downloaded as edited", wrong.encode(), b.downloaded("1f1b.streams.txt"))
     expect("other costs, the same streams: edits stay", True, after(lambda: choose("cluster", "schedules/clusters/latency.lua")))
-    expect("and what they are", True, b.wait("document.getElementById('verdict').textContent === 'Edited streams refuted: races'"))
-    expect("to the byte", wrong, b.value("document.querySelector('#program textarea').value"))
+    expect("and so does their verdict", True, b.wait("document.getElementById('verdict').textContent === 'Edited streams refuted: races'"))
+    expect("edited streams stay the same, byte for byte", wrong, b.value("document.querySelector('#program textarea').value"))
     after(lambda: choose("cluster", ""))
     b.value("document.getElementById('restore').click()")
-    expect("marks go", True, wait_marked(lambda bad, flags: not bad and not flags))
+    expect("the marks are gone", True, wait_marked(lambda bad, flags: not bad and not flags))
 
     # A collective is not in the picture, but a flag at the job before it is. What is out of sight is scrolled into
     # view.
@@ -400,12 +400,12 @@ def streams():
     b.value(f"{picture}.parts.stage.focus()")
     for key in "wwwwwwwwwdddddddddddddddddddddddddddddd":
         b.press(key)
-    expect("the end is in sight", False, b.value(f"{picture}.frame.from < {picture}.frame.timeline.end / 2"))
+    expect("the end of the step is in sight", False, b.value(f"{picture}.frame.from < {picture}.frame.timeline.end / 2"))
     b.value(f"(a => {{ a.focus(); a.setSelectionRange({at}, {at + len(' wait(B 2 0)')}); }})(document.querySelector('#program textarea'))")
     b.press("Backspace")
     expect("a race with a collective", True, b.wait("document.getElementById('claim').textContent.startsWith('Refuted: races')"))
-    expect("is flagged", True, wait_marked(lambda bad, flags: flags and flags[0].startswith(("ALL_GATHER", "REDUCE_SCATTER")) and f": {flags[0]} " in text("why")))
-    expect("in sight", True, b.wait(f"(f => [...f.place.bad, ...f.place.flags.map(flag => flag.op)].some(i => f.timeline.ops.start[i] >= f.from && f.timeline.ops.start[i] < f.to))({picture}.frame)", 3))
+    expect("the race is flagged", True, wait_marked(lambda bad, flags: flags and flags[0].startswith(("ALL_GATHER", "REDUCE_SCATTER")) and f": {flags[0]} " in text("why")))
+    expect("the flag is in sight", True, b.wait(f"(f => [...f.place.bad, ...f.place.flags.map(flag => flag.op)].some(i => f.timeline.ops.start[i] >= f.from && f.timeline.ops.start[i] < f.to))({picture}.frame)", 3))
 
     # Two collectives in another order than in the rest of the group: both flags.
     after(lambda: choose("schedule", "schedules/gpipe.lua"))
@@ -417,7 +417,7 @@ def streams():
     b.value("(a => { a.focus(); a.select(); })(document.querySelector('#program textarea'))")
     b.type("\n".join(lines))
     expect("a deadlock of collectives", True, b.wait("document.getElementById('claim').textContent === 'Refuted: serial deadlock'"))
-    expect("has a flag for each", ["REDUCE_SCATTER 2", "REDUCE_SCATTER 3"], wait_marked(lambda bad, flags: len(flags) > 1) and marked()[1])
+    expect("each collective has a flag", ["REDUCE_SCATTER 2", "REDUCE_SCATTER 3"], wait_marked(lambda bad, flags: len(flags) > 1) and marked()[1])
 
     # A job of a team, named as in the streams.
     after(lambda: choose("schedule", "schedules/dp_tp_pp.lua"))
@@ -426,7 +426,7 @@ def streams():
     at = whole.index(" wait(RECV_B 1.0 0 from 2)")
     b.value(f"(a => {{ a.focus(); a.setSelectionRange({at}, {at + len(' wait(RECV_B 1.0 0 from 2)')}); }})(document.querySelector('#program textarea'))")
     b.press("Backspace")
-    expect("a race of a team's job is marked", True, wait_marked(lambda bad, flags: any(t.startswith("0.0B0:") for t in bad)))
+    expect("a race with a team's job is marked", True, wait_marked(lambda bad, flags: any(t.startswith("0.0B0:") for t in bad)))
     tab("report")
     after(lambda: choose("schedule", "schedules/1f1b.lua"))
     tab("streams")
@@ -446,17 +446,17 @@ def share():
     after(lambda: b.type("0.5"))
     expect("sharing makes a link", True, share_it())
     link, picture, line = b.value("location.hash"), ops(), text("command")
-    expect("of letters that links may have", True, all(c.isalnum() or c in "-_" for c in link[1:]))
+    expect("the link has URL-safe characters only", True, all(c.isalnum() or c in "-_" for c in link[1:]))
     expect("the link opens", True, open_page(link))
-    expect("the script", edited, script())
-    expect("the command line", line, text("command"))
-    expect("the picture", picture, ops())
-    expect("a broken link, too", True, open_page("#AAAA"))
-    expect("and is called so", (True, "This link holds no schedule"), (text("verdict").startswith("Proved"), text("note")[:27]))
+    expect("the link's script", edited, script())
+    expect("the link's command line", line, text("command"))
+    expect("the link's picture", picture, ops())
+    expect("a broken link opens", True, open_page("#AAAA"))
+    expect("and is reported", (True, "This link holds no schedule"), (text("verdict").startswith("Proved"), text("note")[:27]))
     open_page(link[:len(link) // 2])
-    expect("one that was cut, too", "This link holds no schedule", text("note")[:27])
+    expect("a link that was cut is reported", "This link holds no schedule", text("note")[:27])
     after(lambda: choose("schedule", "schedules/gpipe.lua"))
-    expect("until the next change", True, b.value("document.getElementById('note').hidden"))
+    expect("the note stays until the next change", True, b.value("document.getElementById('note').hidden"))
 
     # A link comes from somebody else: everything in it is treated as plain text.
     name = '<img src=x onerror=window.harm=1>'
@@ -466,23 +466,23 @@ def share():
     for part in ("streams", "compare", "report"):
         tab(part)
         time.sleep(0.3)
-    expect("a name is text", (0, True), (b.value("document.images.length"), name in text("controls") and name in text("caption")))
-    expect("and what is none does not run", True, b.value("""new Promise(done => { const e = document.createElement('div'); e.innerHTML = '<p onclick="window.harm = 1">'; e.firstChild.click(); setTimeout(() => done(window.harm === undefined), 50); })"""))
+    expect("a name in a link is shown as text", (0, True), (b.value("document.images.length"), name in text("controls") and name in text("caption")))
+    expect("inline handlers do not run", True, b.value("""new Promise(done => { const e = document.createElement('div'); e.innerHTML = '<p onclick="window.harm = 1">'; e.firstChild.click(); setTimeout(() => done(window.harm === undefined), 50); })"""))
     b.problems = [p for p in b.problems if "inline event handler" not in p]
 
     # The address follows every change, so that a reload loses nothing.
     open_page()
-    expect("nothing changed, nothing to remember", "", b.value("location.hash"))
+    expect("an unchanged page has no state in its address", "", b.value("location.hash"))
     b.value("(a => { a.focus(); a.setSelectionRange(0, 0); })(document.querySelector('#script-schedule textarea'))")
     after(lambda: b.type("-- mine\n"))
-    expect("the address has an edit", True, b.wait("location.hash.length > 20"))
+    expect("the address keeps an edit", True, b.wait("location.hash.length > 20"))
     b.value("window.old = true")
     b.call("Page.reload")
     b.wait("!window.old && document.body && document.body.dataset.whole")
-    expect("which a reload keeps", True, script().startswith("-- mine\n"))
+    expect("a reload keeps the edit", True, script().startswith("-- mine\n"))
     b.value("(a => { a.focus(); a.setSelectionRange(0, 8); })(document.querySelector('#script-schedule textarea'))")
     after(lambda: b.press("Backspace"))
-    expect("and forgets when it is undone", True, b.wait("location.hash === ''"))
+    expect("undo removes it from the address", True, b.wait("location.hash === ''"))
 
 
 def pinned():
@@ -492,16 +492,16 @@ def pinned():
     after(lambda: choose("schedule", "schedules/1f1b.lua"))
     expect("A and B differ", True, b.wait("document.getElementById('diff-text').textContent.includes('22 reordered')"))
     mine, theirs = text("diff-text").split("\n"), run("diff", "schedules/gpipe.lua", "schedules/1f1b.lua", "--ascii", code=1).split("\n")
-    expect("as the native program says", theirs[2:], mine[2:len(theirs)] if len(mine) >= len(theirs) else mine[2:] + [""])
-    expect("on one time axis", True, b.wait("document.getElementById('diff-picture').viewer.frame?.timeline.n === 128"))
+    expect("the sentence equals the native one", theirs[2:], mine[2:len(theirs)] if len(mine) >= len(theirs) else mine[2:] + [""])
+    expect("A and B share one time axis", True, b.wait("document.getElementById('diff-picture').viewer.frame?.timeline.n === 128"))
     b.value("(a => { a.focus(); a.setSelectionRange(0, 0); })(document.querySelector('#script-schedule textarea'))")
     after(lambda: b.type("oops()\n"), "failed")
-    expect("of a broken script, all that is old fades", [0.42] * 3, b.value("['picture', 'diff-picture', 'diff-text'].map(name => Number(getComputedStyle(document.getElementById(name)).opacity))"))
+    expect("if a script is broken, all old output fades", [0.42] * 3, b.value("['picture', 'diff-picture', 'diff-text'].map(name => Number(getComputedStyle(document.getElementById(name)).opacity))"))
     b.press("z", ctrl=True)
     b.wait("!document.body.classList.contains('stale')")
     b.picture(os.path.join(folder, "diff.png"))
     b.value("document.getElementById('pin').click()")
-    expect("A can be let go", "Pin A", text("pin"))
+    expect("A can be removed", "Pin A", text("pin"))
 
 
 def compare():
@@ -514,14 +514,14 @@ def compare():
     expect("and plotted", len(rows), b.value("document.querySelectorAll('#plot circle').length"))
     b.picture(os.path.join(folder, "compare.png"))
     b.value("document.querySelector('#choose [data-all=\"\"]').click()")
-    expect("none but this one", True, b.wait("document.querySelectorAll('#table tbody tr').length === 1"))
+    expect("no schedule but this one", True, b.wait("document.querySelectorAll('#table tbody tr').length === 1"))
     b.value("document.querySelector('#choices input[value=\"schedules/zbv.lua\"]').click()")
-    expect("and one more, at once", True, b.wait("document.querySelectorAll('#table tbody tr').length === 2"))
-    expect("a row opens its schedule", True, after(lambda: b.value("document.querySelector('#table [data-open=zbv]').click()")))
-    expect("which is then this one", ("zbv", "zbv"), (b.value("document.title.split(' ')[0]"), b.value("(r => r ? r.cells[0].textContent : '')(document.querySelector('#table tr.now'))")))
+    expect("one more is added at once", True, b.wait("document.querySelectorAll('#table tbody tr').length === 2"))
+    expect("clicking a row opens its schedule", True, after(lambda: b.value("document.querySelector('#table [data-open=zbv]').click()")))
+    expect("which is then the current one", ("zbv", "zbv"), (b.value("document.title.split(' ')[0]"), b.value("(r => r ? r.cells[0].textContent : '')(document.querySelector('#table tr.now'))")))
     tab("compare")
     b.value("document.querySelector('#choose [data-all=\"1\"]').click()")
-    expect("all of them, with why some are left out", True, b.wait("document.querySelectorAll('#table tbody tr').length > 20 && document.querySelectorAll('#table .hint').length > 0"))
+    expect("all schedules, with the reason for each one left out", True, b.wait("document.querySelectorAll('#table tbody tr').length > 20 && document.querySelectorAll('#table .hint').length > 0"))
     tab("report")
 
 
@@ -529,27 +529,27 @@ def heavy():
     open_page()
     whole = script()
     b.value("(a => { a.focus(); a.setSelectionRange(0, 0); })(document.querySelector('#script-schedule textarea'))")
-    expect("a script that never ends is stopped", True, after(lambda: b.type("while true do end\n"), "failed", 60))
-    expect("by the compiler", True, "does this loop end?" in text("error"))
+    expect("an endless script is stopped", True, after(lambda: b.type("while true do end\n"), "failed", 60))
+    expect("by the compiler's limits", True, "does this loop end?" in text("error"))
     b.press("z", ctrl=True)
     b.wait("!document.body.classList.contains('stale')")
-    expect("undone", whole, script())
+    expect("the edit is undone", whole, script())
 
     b.type("while true do end\n")
-    expect("a heavy one shows that it runs", True, b.wait("!document.getElementById('running').hidden", 5))
+    expect("a long compile shows that it runs", True, b.wait("!document.getElementById('running').hidden", 5))
     b.value("document.getElementById('cancel').click()")
-    expect("and is cancelled by the button", "Cancelled", text("verdict"))
+    expect("the button cancels it", "Cancelled", text("verdict"))
     expect("at once", True, b.value("document.getElementById('running').hidden"))
-    expect("and for good", False, b.wait(f"Number(document.body.dataset.failed) > {count('failed')}", 4))
+    expect("and it does not come back", False, b.wait(f"Number(document.body.dataset.failed) > {count('failed')}", 4))
     b.press("z", ctrl=True)
     b.wait("document.getElementById('verdict').textContent.startsWith('Proved')")
     b.type("while true do end\n")
     b.wait("!document.getElementById('running').hidden", 5)
     shown, stopped, begin = count("shown"), count("failed"), time.monotonic()
     b.press("z", ctrl=True)
-    expect("and by an edit", True, b.wait(f"Number(document.body.dataset.shown) > {shown}"))
+    expect("an edit cancels it too", True, b.wait(f"Number(document.body.dataset.shown) > {shown}"))
     print(f"a heavy script gives way to an edit in {time.monotonic() - begin:.2f} s")
-    expect("which does not wait for its end", stopped, count("failed"))
+    expect("without waiting for its end", stopped, count("failed"))
 
 
 def download():
@@ -561,7 +561,7 @@ def download():
     choose("download", "Picture (PNG)")
     png, svg = b.downloaded("1f1b.png"), run("show", "schedules/1f1b.lua", "--format", "svg")
     width = float(svg.split('width="')[1].split('"')[0])
-    expect("download: PNG, twice as large", (b"\x89PNG", int(2 * width)), (png[:4], struct.unpack(">I", png[16:20])[0] if png else 0))
+    expect("download: PNG at twice the size", (b"\x89PNG", int(2 * width)), (png[:4], struct.unpack(">I", png[16:20])[0] if png else 0))
 
 
 from_change_to_frame = """new Promise(resolve => {
@@ -590,43 +590,43 @@ def large():
         time.sleep(0.5)
     took.sort()
     print(f"10^4 jobs: from a change to the frame that shows it {took[4]:.0f} ms, the fastest of 9 {took[0]:.0f} ms, the slowest {took[8]:.0f} ms")
-    expect("all of them shown", 2 * 8 * 628, b.value(f"{picture}.frame.timeline.n"))
-    expect("and in sight", True, b.value(f"(f => f.from === 0 && f.to === f.timeline.end)({picture}.frame)"))
+    expect("all jobs are drawn", 2 * 8 * 628, b.value(f"{picture}.frame.timeline.n"))
+    expect("and are in sight", True, b.value(f"(f => f.from === 0 && f.to === f.timeline.end)({picture}.frame)"))
     seen = b.value(f"""(f => {{ const e = f.layout.entries[0], d = {picture}.parts.rows.getContext('2d').getImageData(Math.round(xAt(f, f.to / 2)), Math.round(RULER + e.y + e.h / 2), 40, 1).data;
         return [0, 1, 2].map(k => {{ let sum = 0; for (let i = 0; i < 40; i++) sum += d[4 * i + k] / 40; return Math.round(sum); }}); }})({picture}.frame)""")
-    expect("a pixel is the mix of its jobs: a third forwards, two thirds backwards", True, all(abs(x - y) <= 6 for x, y in zip((0, 143, 136), seen)))
+    expect("a pixel mixes its jobs: a third forwards, two thirds backwards", True, all(abs(x - y) <= 6 for x, y in zip((0, 143, 136), seen)))
 
 
 def looks():
     open_page()
     b.value("document.getElementById('p-workers').focus(); document.getElementById('p-workers').select()")
     after(lambda: b.type("40"))
-    expect("all of many ranks are in sight", True, b.value(f"(f => f.layout.bottom <= f.layout.height)({picture}.frame)"))
+    expect("all rows of many ranks are in sight", True, b.value(f"(f => f.layout.bottom <= f.layout.height)({picture}.frame)"))
     b.value(f"{picture}.parts.tall.click()")
-    expect("or tall rows to scroll", True, b.wait(f"(f => f.layout.bottom > f.layout.height)({picture}.frame)", 3))
+    expect("or are tall and scroll", True, b.wait(f"(f => f.layout.bottom > f.layout.height)({picture}.frame)", 3))
     x, y, w, h = b.box(f"{picture}.parts.rows")
     there = f"(h => h.entry && h.entry.who)({picture}.hit({w * 0.6}, {h * 0.7}))"
     row = b.value(there)
     b.mouse("mouseWheel", x + w * 0.6, y + h * 0.7, deltaX=0, deltaY=-200)
     time.sleep(0.3)
-    expect("what is under the mouse stays there as the wheel zooms", (True, row), (row is not None, b.value(there)))
+    expect("the wheel zooms around the mouse", (True, row), (row is not None, b.value(there)))
     open_page()
     tab('report')
     for width, height in ((400, 850), (1000, 800), (1800, 1000)):
         for dark in (False, True):
             b.size(width, height, dark)
             time.sleep(0.3)
-            expect(f"nothing sticks out at {width}", True, b.value(f"document.documentElement.scrollWidth <= {width}"))
+            expect(f"nothing overflows at {width}", True, b.value(f"document.documentElement.scrollWidth <= {width}"))
             b.picture(os.path.join(folder, f"{width}{'-dark' if dark else ''}.png"))
     b.size(400, 850)
     b.value("(a => { a.focus(); a.setSelectionRange(0, 0); })(document.querySelector('#script-schedule textarea'))")
     after(lambda: b.type("oops()\n"), "failed")
     b.value("scrollTo(0, 0); document.getElementById('go').click()")
-    expect("on a phone, too, an error's line is a tap away", True, b.wait("(r => r.top > 0 && r.bottom < 850)(document.querySelector('#script-schedule textarea').getBoundingClientRect())", 3))
+    expect("on a phone, an error's line is one tap away too", True, b.wait("(r => r.top > 0 && r.bottom < 850)(document.querySelector('#script-schedule textarea').getBoundingClientRect())", 3))
     open_page()
     b.size(900, 900)
-    expect("no line of the script is cut", True, b.value("(e => e.scrollWidth <= e.clientWidth)(document.querySelector('#script-schedule textarea'))"))
-    expect("and lines stay beside their numbers", True, b.value("""(e => [...e.querySelectorAll('.layer > div')].every((line, i) => line.offsetHeight === e.querySelectorAll('.lines > i')[i].offsetHeight))(document.getElementById('script-schedule'))"""))
+    expect("no line of the script is cut off", True, b.value("(e => e.scrollWidth <= e.clientWidth)(document.querySelector('#script-schedule textarea'))"))
+    expect("and lines stay next to their numbers", True, b.value("""(e => [...e.querySelectorAll('.layer > div')].every((line, i) => line.offsetHeight === e.querySelectorAll('.lines > i')[i].offsetHeight))(document.getElementById('script-schedule'))"""))
     b.size(1400, 900)
     # WCAG 2.1, 1.4.3: text has a contrast of at least 4.5; computed from the colours that the browser resolves.
     contrast = """(theme => { document.documentElement.dataset.theme = theme; const s = getComputedStyle(document.documentElement);
@@ -642,9 +642,9 @@ def looks():
     b.call("Page.reload")
     time.sleep(0.3)
     b.wait("document.body && document.body.dataset.whole")
-    expect("a choice of colours is remembered", "dark", b.value("document.documentElement.dataset.theme"))
+    expect("the chosen theme is remembered", "dark", b.value("document.documentElement.dataset.theme"))
     choose("theme", "")
-    expect("until it is taken back", "", b.value("document.documentElement.dataset.theme"))
+    expect("until it is reset", "", b.value("document.documentElement.dataset.theme"))
     b.printed(os.path.join(folder, "print.pdf"))
     after(lambda: choose("schedule", "schedules/gpipe.lua"))
     b.value("document.getElementById('p-workers').focus(); document.getElementById('p-workers').select()")
@@ -656,7 +656,7 @@ def looks():
     b.call("Emulation.setEmulatedMedia", media="print")
     b.value("dispatchEvent(new Event('beforeprint'))")
     b.picture(os.path.join(folder, "print.png"))
-    expect("printed: the picture and its caption alone", ["picture", "caption"], b.value("['picture', 'caption', 'script-schedule', 'controls', 'schedule', 'verdict', 'report-text', 'tabs'].filter(name => document.getElementById(name).getBoundingClientRect().height > 0)"))
+    expect("only the picture and its caption are printed", ["picture", "caption"], b.value("['picture', 'caption', 'script-schedule', 'controls', 'schedule', 'verdict', 'report-text', 'tabs'].filter(name => document.getElementById(name).getBoundingClientRect().height > 0)"))
     b.value("dispatchEvent(new Event('afterprint'))")
     b.call("Emulation.setEmulatedMedia", media="")
 
@@ -668,9 +668,9 @@ try:
     for part in parts:
         if len(sys.argv) == 3 or part.__name__ in sys.argv[3:]:
             part()
-    expect("no errors in the console", [], b.problems)
-    expect("no request to anywhere", [], [url for url in b.requests if not url.startswith("file://" + page)])
-    expect("which its policy forbids", True, b.value("""new Promise(done => {
+    expect("the console has no errors", [], b.problems)
+    expect("no request leaves the page", [], [url for url in b.requests if not url.startswith("file://" + page)])
+    expect("the page's policy forbids requests", True, b.value("""new Promise(done => {
       addEventListener('securitypolicyviolation', () => done(true));
       fetch('http://127.0.0.1:9/').catch(() => setTimeout(() => done(false), 500)); })"""))
 finally:

@@ -222,21 +222,21 @@ def figures(*args):
 write(mine, script())
 w = Watch(mine)
 expect("the first picture", True, w.says(f"watching {mine}: 33 units, 8 B"))
-expect("it is show's", show(mine), "\n".join(w.terminal.text().split("\n")[:-2]))
-expect("another screen, without a cursor", (True, True, False), (w.terminal.other, w.terminal.hidden, w.terminal.wrap))
+expect("the first picture is show's", show(mine), "\n".join(w.terminal.text().split("\n")[:-2]))
+expect("it uses the alternate screen, without a cursor", (True, True, False), (w.terminal.other, w.terminal.hidden, w.terminal.wrap))
 
 write(mine, script(batches=6))
-expect("the script is written", True, w.says(f"{mine}: 33 -> 27 units, 8 B"))
-expect("and shown", show(mine), "\n".join(w.terminal.text().split("\n")[:-2]))
+expect("the script is written again", True, w.says(f"{mine}: 33 -> 27 units, 8 B"))
+expect("and its picture is shown", show(mine), "\n".join(w.terminal.text().split("\n")[:-2]))
 replace(mine, script(n="b + 100 * (d == 'F' and 0 or 1)"))
 span, bytes_ = figures(mine)
 expect("the script is replaced", True, w.says(f"{mine}: 27 -> {span} units, 8 B -> {bytes_} B"))
-expect("and shown, replaced", show(mine), "\n".join(w.terminal.text().split("\n")[:-2]))
+expect("and its picture is shown after replacing", show(mine), "\n".join(w.terminal.text().split("\n")[:-2]))
 os.unlink(mine)
-expect("the script is gone", True, w.wait(lambda t: f"pianola: error: {mine}: No such file or directory" in t.text()))
+expect("the script is removed", True, w.wait(lambda t: f"pianola: error: {mine}: No such file or directory" in t.text()))
 write(mine, script(batches=7))
-expect("and back", True, w.says(f"{mine}: {span} -> 30 units, {bytes_} B -> 8 B"))
-expect("without the error", show(mine), "\n".join(w.terminal.text().split("\n")[:-2]))
+expect("the script is back", True, w.says(f"{mine}: {span} -> 30 units, {bytes_} B -> 8 B"))
+expect("and the error is gone", show(mine), "\n".join(w.terminal.text().split("\n")[:-2]))
 
 # Other files in the folder do not matter: one more change gives one more frame.
 before = w.terminal.frames
@@ -244,42 +244,42 @@ for n in range(5):
     write(f"{room}/other{n}.lua", "x")
 write(mine, script(batches=6))
 w.says(f"{mine}: 30 -> 27 units, 8 B")
-expect("frames are of changes alone", before + 1, w.terminal.frames)
+expect("frames are drawn only for changes", before + 1, w.terminal.frames)
 
 # ---- errors ----
 
 good = "\n".join(w.terminal.text().split("\n")[:-2])
 write(mine, script(n="nobody(b)"))
-expect("an error", True, w.wait(lambda t: f"{mine}:2: error:" in t.text()))
+expect("an error is shown", True, w.wait(lambda t: f"{mine}:2: error:" in t.text()))
 lines = w.terminal.text().split("\n")
 said = subprocess.run([pianola, "show", mine], capture_output=True, text=True).stderr.rstrip("\n")
-expect("is the compiler's, below the last good picture", f"{good}\n\n{said}\n{mine}: 30 -> 27 units, 8 B".split("\n"), lines)
+expect("the compiler's error is below the last good picture", f"{good}\n\n{said}\n{mine}: 30 -> 27 units, 8 B".split("\n"), lines)
 w.size(40, 90)
-expect("the picture stays where the window gets narrow", True, w.wait(lambda t: "error:" in t.text() and t.text().startswith(good[:60])))
-expect("and is cut", good.split("\n")[1][:90].rstrip(), w.terminal.text().split("\n")[1])
+expect("the picture stays if the window gets narrow", True, w.wait(lambda t: "error:" in t.text() and t.text().startswith(good[:60])))
+expect("and is cut to the width", good.split("\n")[1][:90].rstrip(), w.terminal.text().split("\n")[1])
 w.size(10, 130)
 below = ["", *said.split("\n"), f"{mine}: 30 -> 27 units, 8 B"]
 shown = 10 - len(below) - 1
-expect("in a low window the error has room", True, w.wait(lambda t: t.text().split("\n") ==
+expect("in a low window the error keeps its room", True, w.wait(lambda t: t.text().split("\n") ==
     good.split("\n")[:shown] + [f"... {len(good.split(chr(10))) - shown} more lines"] + below))
 w.size(40, 130)
 write(mine, "while true do end\n")
 expect("an endless script is stopped", True, w.wait(lambda t: "million instructions" in t.text()))
-expect("and the picture is still there", good.split("\n")[:8], w.terminal.text().split("\n")[:8])
+expect("the picture is still there", good.split("\n")[:8], w.terminal.text().split("\n")[:8])
 write(mine, script())
-expect("back to work", True, w.says(f"{mine}: 27 -> 33 units, 8 B"))
+expect("the script works again", True, w.says(f"{mine}: 27 -> 33 units, 8 B"))
 
 # ---- the window ----
 
 w.size(40, 100)
-expect("a narrower window", True, w.wait(lambda t: t.text().startswith(show(mine, width=100))))
+expect("a narrower window redraws", True, w.wait(lambda t: t.text().startswith(show(mine, width=100))))
 w.size(9, 130)
 wanted = show(mine).split("\n")
-expect("a low window", True, w.wait(lambda t: t.text().split("\n") == wanted[:6] + [f"... {len(wanted) - 6} more lines", "", f"{mine}: 27 -> 33 units, 8 B"]))
+expect("a low window cuts the picture", True, w.wait(lambda t: t.text().split("\n") == wanted[:6] + [f"... {len(wanted) - 6} more lines", "", f"{mine}: 27 -> 33 units, 8 B"]))
 w.size(2, 130)
-expect("a very low one", True, w.wait(lambda t: t.text().strip() == f"{mine}: 27 -> 33 units, 8 B"))
+expect("a very low window shows the last line", True, w.wait(lambda t: t.text().strip() == f"{mine}: 27 -> 33 units, 8 B"))
 w.size(40, 130)
-expect("and back again", True, w.wait(lambda t: t.text().startswith(show(mine)) and t.text().endswith("8 B")))
+expect("the full window is back", True, w.wait(lambda t: t.text().startswith(show(mine)) and t.text().endswith("8 B")))
 
 # ---- waiting ----
 
@@ -309,35 +309,35 @@ while True:  # reads everything, because Ctrl-Z below makes the kernel discard u
     if not select.select([w.fd], [], [], 1)[0] or time.monotonic() > end:
         break
     w.terminal.feed(os.read(w.fd, 65536))
-expect("it asks for nothing meanwhile", before, switches())
+expect("a waiting command does not use the processor", before, switches())
 
 # ---- leaving ----
 
 w.key(b"\x1a")
 expect("Ctrl-Z stops it", True, w.wait(lambda t: "stopped" in t.text()))
-expect("in a clean terminal", True, w.terminal.clean())
+expect("and leaves a clean terminal", True, w.terminal.clean())
 w.key(b"\n")
-expect("continued, it draws", True, w.wait(lambda t: t.other and t.text().startswith(show(mine)) and t.text().endswith("8 B")))
+expect("it draws again after it continues", True, w.wait(lambda t: t.other and t.text().startswith(show(mine)) and t.text().endswith("8 B")))
 write(mine, script(batches=6))
-expect("and watches", True, w.says(f"{mine}: 33 -> 27 units, 8 B"))
+expect("and keeps watching", True, w.says(f"{mine}: 33 -> 27 units, 8 B"))
 t = w.end()
 expect("Ctrl-C ends it", "ended by 2", t.text().split("\n")[-1])
 expect("and leaves the terminal clean", True, t.clean())
-expect("with what was there before", f"job {w.job}", t.text().split("\n")[0])
+expect("and the earlier screen is back", f"job {w.job}", t.text().split("\n")[0])
 
 for what, number in (("terminated", signal.SIGTERM), ("hung up", signal.SIGHUP)):
     w = Watch(mine)
     w.says(f"watching {mine}: 27 units, 8 B")
     os.kill(w.job, number)
-    expect(f"{what}: ends", True, w.wait(lambda t: f"ended by {number.value}" in t.text()))
-    expect(f"{what}: a clean terminal", True, w.terminal.clean())
+    expect(f"{what}: it ends", True, w.wait(lambda t: f"ended by {number.value}" in t.text()))
+    expect(f"{what}: it leaves a clean terminal", True, w.terminal.clean())
 
 # Ctrl-C also ends it while a long script runs. If only the parent gets a signal, its child ends too.
 write(mine, "local t = {} for i = 1, 1e9 do t[i % 1000] = i end\n")
 w = Watch(mine)
 until(children)
 t = w.end()
-expect("Ctrl-C in the midst", ("ended by 2", True), (t.text().split("\n")[-1], t.clean()))
+expect("Ctrl-C during a compile", ("ended by 2", True), (t.text().split("\n")[-1], t.clean()))
 w = Watch(mine)
 until(children)
 child = children()[0]
@@ -358,14 +358,14 @@ spent = time.monotonic() - began
 whole = time.monotonic()
 subprocess.run([pianola, "show", mine], capture_output=True)
 whole = time.monotonic() - whole
-expect("the child ends with it", True, spent < whole / 2)
+expect("the child ends with its parent", True, spent < whole / 2)
 # If the script changes during a compile, that compile is ended and a new one starts.
 w = Watch(mine)
 until(children)
 child = children()[0]
 write(mine, script())
-expect("a change in the midst", True, w.says(f"watching {mine}: 33 units, 8 B"))
-expect("ends the old one", False, child in children())
+expect("a change during a compile", True, w.says(f"watching {mine}: 33 units, 8 B"))
+expect("ends the old compile", False, child in children())
 w.end()
 
 # ---- model, cluster, and drawing options ----
@@ -374,13 +374,13 @@ write(cluster, "return cluster { memory = 1e9 }\n")
 write(model, open("schedules/models/integers.lua").read())
 args = (mine, "--model", model, "--cluster", cluster, "--with", "memory,path", "--ascii")
 w = Watch(*args, rows=80)
-expect("with a model and a cluster", True, w.wait(lambda t: t.text().startswith(show(*args))))
-expect("in ASCII", True, w.terminal.text().isascii())
+expect("a model and a cluster", True, w.wait(lambda t: t.text().startswith(show(*args))))
+expect("the picture is ASCII", True, w.terminal.text().isascii())
 replace(cluster, "return cluster { memory = 1e9, flops = 1e6 }\n")
-expect("the cluster changes, and with it the unit", True, w.wait(lambda t: re.search(rf"^{cluster}: \S+ [kMG]?FLOP -> \S+ \S*s, ", t.text().split("\n")[-1])))
+expect("the cluster changes, and so does the unit", True, w.wait(lambda t: re.search(rf"^{cluster}: \S+ [kMG]?FLOP -> \S+ \S*s, ", t.text().split("\n")[-1])))
 replace(model, open(model).read().replace("return", "-- changed\nreturn", 1))
 expect("the model changes", True, w.wait(lambda t: t.text().split("\n")[-1].startswith(f"{model}: ")))
-expect("but nothing with it", False, "->" in w.terminal.text().split("\n")[-1])
+expect("but no figure changes", False, "->" in w.terminal.text().split("\n")[-1])
 w.end()
 
 # A long name makes a long last line, which is cut to the width.
@@ -388,8 +388,8 @@ deep = f"{room}/{'a' * 250}/{'b' * 250}"
 os.makedirs(deep)
 write(f"{deep}/long.lua", script())
 w = Watch(f"{deep}/long.lua")
-expect("a long name", True, w.wait(lambda t: t.text().split("\n")[-1] == f"watching {deep}"[:130]))
-expect("and its picture", True, w.terminal.text().startswith(show(mine).split("\n")[0][:40]))
+expect("a long name is cut", True, w.wait(lambda t: t.text().split("\n")[-1] == f"watching {deep}"[:130]))
+expect("the picture of a script with a long name", True, w.terminal.text().startswith(show(mine).split("\n")[0][:40]))
 w.end()
 
 # A link to a file in another folder: the file changes there, then the link itself changes.
@@ -400,13 +400,13 @@ os.symlink("far/real.lua", f"{room}/link.lua")
 w = Watch(f"{room}/link.lua")
 w.says(f"watching {room}/link.lua: 33 units, 8 B")
 write(f"{room}/far/real.lua", script(batches=7))
-expect("what a link names changes", True, w.says(f"{room}/link.lua: 33 -> 30 units, 8 B"))
+expect("the link's target changes", True, w.says(f"{room}/link.lua: 33 -> 30 units, 8 B"))
 os.symlink("far/next.lua", f"{room}/link~")
 os.rename(f"{room}/link~", f"{room}/link.lua")
 expect("the link changes", True, w.says(f"{room}/link.lua: 30 -> 27 units, 8 B"))
 os.rename(f"{room}/far", f"{room}/further")
-expect("its folder goes", True, w.wait(lambda t: f"error: {room}/link.lua: its folder is gone" in t.text()))
-expect("said on the terminal's own screen", True, w.wait(lambda t: "ended by 2" in t.text() and t.clean()))
+expect("the script's folder is removed", True, w.wait(lambda t: f"error: {room}/link.lua: its folder is gone" in t.text()))
+expect("the message is on the terminal's main screen", True, w.wait(lambda t: "ended by 2" in t.text() and t.clean()))
 
 print(f"{passed} passed, {failed} failed")
 sys.exit(failed > 0)
