@@ -42,7 +42,7 @@ static bool is_input(const struct rank *k, const struct instr *x, int role) {
     return a >= 0 && names_input(&k->buf[operand(k, x, a).buf]);
 }
 
-/* Returns the kind of buffer that an operand must be. b tells which, if a stash or an input is possible. */
+/* Returns the kind of buffer that an operand must be. b decides if both a stash and an input are possible. */
 static int kind_of(const struct instr *x, int role, const struct buf *b) {
     static const uint8_t of_role[NROLES] = {
         [ROLE_w] = K_weight,      [ROLE_v] = K_weight,    [ROLE_dw] = K_wgrad,   [ROLE_dv] = K_wgrad,

@@ -68,7 +68,7 @@ static int32_t other_weights(struct place *m, int32_t buf, int version) {
     return -1;
 }
 
-/* Lets a job read another version in all of its parts, and says so. */
+/* Lets a job read another version in all of its parts, and declare it. */
 static const char *agreed_version(struct place *m) {
     const struct instr x = *m->x;
     int version = -1;

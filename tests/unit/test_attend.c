@@ -24,7 +24,7 @@ static float *numbers(int64_t n) {
 /* A whole case: the rows of both sequences, in one piece or cut into slices. */
 struct whole {
     int kv_heads;
-    float *q, *k, *v, *dy;         /* of all rows; k and v have kv_heads */
+    float *q, *k, *v, *dy;         /* rows of all sequences; k and v have kv_heads heads */
     float *y, *lse, *dq, *dk, *dv; /* results */
 };
 

@@ -29,7 +29,7 @@ struct trial {
     int64_t table; /* bytes of the shared table, or 0 */
     float loss, *w, *v, *stash, *dy, *more;
     struct rt_buffer first;
-    const struct rt_buffer *list[2]; /* more, from its first byte on */
+    const struct rt_buffer *list[2]; /* the tensor `more`, from its first byte on */
 };
 
 static float *numbers(int64_t bytes) {

@@ -325,7 +325,7 @@ Test(diag, long_texts_are_cut) {
         die("%9000d", 1);
     cr_assert_lt(strlen(diag_text), sizeof diag_text);
     cr_assert_eq(diag_text[strlen(diag_text) - 1], '\n');
-    for (width = 1500; width < 4500; width += 50) { /* of the file's name: every part comes to the end once */
+    for (width = 1500; width < 4500; width += 50) { /* of the name, so that each part is cut off once */
         if (setjmp(trap) == 0)
             die_at(format("%*s", width, "a.lua"), line, 1, 399, "%9000d", 1);
         cr_assert_lt(strlen(diag_text), sizeof diag_text);

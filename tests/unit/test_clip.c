@@ -47,7 +47,7 @@ static void expect_equal_ones(float x) {
     for (; at < 0; at++)
         sum >>= 1;
     for (int i = 0; i < NORM_LIMBS; i++) {
-        int from = at - 32 * i; /* of the sum's lowest bit within this word */
+        int from = at - 32 * i; /* the sum's lowest bit, relative to this word */
         wide want = from <= -128 || from >= 32 ? 0 : from >= 0 ? sum << from : sum >> -from;
         cr_assert_eq(norm[i], (uint64_t)want & 0xffffffff, "%g: word %d is %llx", (double)x, i,
                      (unsigned long long)norm[i]);

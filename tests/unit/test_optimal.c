@@ -227,7 +227,7 @@ static void place_jobs(struct spec *sp, int placement) {
     }
 }
 
-/* Draws costs of 1 to 4, by stage and direction; in some specs, some microbatches have their own. */
+/* Draws costs of 1 to 4 by stage and direction. In some specs, some microbatches have costs of their own. */
 static void draw_costs(struct spec *sp) {
     int kinds = below(4) == 0 ? 2 : 1, Q = slices_of(&sp->names), *cost = NEW(int, sp->stages *NDIRS * 2);
     for (int i = 0; i < sp->stages * NDIRS * 2; i++)

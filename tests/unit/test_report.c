@@ -259,7 +259,7 @@ Test(report, what_moves_while_the_rank_computes_is_hidden) {
         {OP_RECV_B, 4, 6, 0, EXPOSED_GRADIENTS},     {OP_ALL_REDUCE, 8, 12, 1, EXPOSED_REDUCTIONS},
         {OP_RELOAD_S, 5, 20, 3, EXPOSED_COPIES},     {OP_ALL_REDUCE_A, 0, 9, 7, EXPOSED_TEAMS},
         {OP_ALL_GATHER, 10, 11, 0, EXPOSED_WEIGHTS}, {OP_FETCH, 2.5, 3, 0.5, EXPOSED_WEIGHTS},
-        {OP_SEND_F, 0, 9, 0, EXPOSED_ACTIVATIONS}, /* it brings nothing */
+        {OP_SEND_F, 0, 9, 0, EXPOSED_ACTIVATIONS}, /* a SEND brings nothing to its rank */
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         double start[] = {0, 2, 2, 6, row[i].start}, end[] = {2, 4, 4, 9, row[i].end}, hidden[NEXPOSED] = {0};

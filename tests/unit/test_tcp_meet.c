@@ -292,7 +292,7 @@ Test(tcp_meet, forgers_cannot_stop_the_others, .timeout = 30) {
     leave_room();
 }
 
-/* Strangers that send a hello and a part of a proof hold no place forever. */
+/* Strangers that send a hello and part of a proof do not keep a connection forever. */
 Test(tcp_meet, slow_strangers_have_to_go, .timeout = 30) {
     const struct tcp c = {.rank = 1, .size = 2, .secret = OTHER};
     struct greeting g;

@@ -22,7 +22,7 @@ static void expect_times(const char *schedule, int batches, int64_t n, double fi
     free_all();
 }
 
-/* Microbatch b reaches the last of 4 stages at 3 + 3 b, whichever weights it reads (Narayanan 2019, figure 4). */
+/* Microbatch b reaches the last of 4 stages at 3 + 3 b, whatever weights it reads (Narayanan 2019, figure 4). */
 Test(update_times, pipelines_without_flushes) {
     for (int batches = 12; batches <= 480; batches += 36) {
         expect_times("schedules/pipedream.lua", batches, batches, 6, 3);

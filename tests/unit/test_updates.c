@@ -251,5 +251,5 @@ Test(updates, in_a_period_give_the_bits_of_the_step_written_out) {
     }
     repeat += expect_same("pipedream", "gpt", "batches=48 replicas=2,1,1 " GPT);
     repeat += expect_same("pipedream", "integers", "batches=120 replicas=3,2 width=48 rows=16");
-    cr_assert_gt(repeat, n, "%d of %d repeat a period", repeat, n + 2); /* asp's last long, because its layers differ */
+    cr_assert_gt(repeat, n, "%d of %d repeat a period", repeat, n + 2); /* asp's are long, because its layers differ */
 }

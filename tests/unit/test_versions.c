@@ -82,7 +82,7 @@ static void expect_updates(const struct drawn *x) {
     }
 }
 
-/* Returns how many compiled: a random order can require a version that comes later. */
+/* Returns the number of specs that compile: a random order may require a version that is made later. */
 static int try_one(int first, int n, int flags) {
     int compiled = 0, versions = 0;
     for (int seed = first; seed < first + n; seed++) {

@@ -54,7 +54,7 @@ more="schedule stages makespan steady bubble closed stale versions exposed live 
 expect "columns" "$plain" "$(heads schedules/{1f1b,zbv}.lua)"
 expect "columns with --steady" "$more" "$(heads schedules/{1f1b,zbv}.lua --steady)"
 expect "columns where updates are jobs" "$more" "$(heads schedules/{1f1b,pipedream}.lua)"
-expect "in Markdown too" 16 "$("$PIANOLA" compare schedules/1f1b.lua --steady --markdown | sed -n 4p | grep -o -- '-:\?|' | wc -l)"
+expect "columns of Markdown with --steady" 16 "$("$PIANOLA" compare schedules/1f1b.lua --steady --markdown | sed -n 4p | grep -o -- '-:\?|' | wc -l)"
 # PipeDream's own comparison (Narayanan 2019, Harlap 2018) in one command, with sizes of the whole step.
 papers=$(echo schedules/{pipedream,pipedream_vertical,pipedream_2bw,asp,bsp,model_parallel}.lua)
 # shellcheck disable=SC2086

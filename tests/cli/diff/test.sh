@@ -116,7 +116,7 @@ expect "ZB-H1" "B is 18.2 % shorter (33 -> 27 units): 32 backwards were split, s
     "$(first $S schedules/zb_h1.lua)"
 expect "the sentence, sides swapped" "B is 22.2 % longer (27 -> 33 units): 32 backwards were joined, so rank 0, which ends last, waits 6 units more for its dependencies" \
     "$(first schedules/zb_h1.lua $S)"
-expect "its cause" " -6 32 backwards were split" "$(causes $S schedules/zb_h1.lua)"
+expect "the cause of that change" " -6 32 backwards were split" "$(causes $S schedules/zb_h1.lua)"
 expect "its cause, sides swapped" " +6 32 backwards were joined" "$(causes schedules/zb_h1.lua $S)"
 expect "GPipe is as long, and needs 12 activations where 1F1B needs 8" \
     "B takes as long as A (33 units): 22 jobs were reordered, and the rank that needs the most memory needs 50 % more" "$(first $S schedules/gpipe.lua)"
@@ -130,7 +130,7 @@ LUA
 "$PIANOLA" compile "$room/row.lua" -o "$room/row" >/dev/null
 expect "a longer and a shorter job" "B is 33.3 % longer (6 -> 8 units): 1 job takes longer and 1 job takes less time, so rank 0, which ends last, waits 2 units more for its dependencies" \
     "$(first "$room/row" "$room/row.lua" -D f=3.0 -D b=-1.0)"
-expect "their causes" " +3 1 F longer on rank 1: 1F0 on rank 1| -1 1 B shorter on rank 1: 1B0 on rank 1" "$(causes "$room/row" "$room/row.lua" -D f=3.0 -D b=-1.0)"
+expect "the causes of a longer and a shorter job" " +3 1 F longer on rank 1: 1F0 on rank 1| -1 1 B shorter on rank 1: 1B0 on rank 1" "$(causes "$room/row" "$room/row.lua" -D f=3.0 -D b=-1.0)"
 # A third stage adds 1 unit of forward and 2 of backward to the row. Without them, the jobs that need their results
 # still run.
 cat >"$room/stages.lua" <<'LUA'
@@ -184,7 +184,7 @@ sed 's/^0\tcompute\t\([0-9.]*\)\t\([0-9.]*\)\tB\t0\t7/0\tcompute\t\1\t34\tB\t0\t
     $A/timeline.tsv >"$room/late.tsv"
 answers 1 $A/timeline.tsv "$room/late.tsv"
 expect "one root" "d rank 0 0B7 ends +1 units; makes B +1 units; critical; pushed 1" "$(sed -n '/^Roots: 1,/{n;p}' "$room/out" | tr -s ' ')"
-expect "its duration" "d rank 0 compute 0B7 2 -> 3 units" "$(grep -m 1 '^d rank' "$room/out" | tr -s ' ')"
+expect "the root's duration" "d rank 0 compute 0B7 2 -> 3 units" "$(grep -m 1 '^d rank' "$room/out" | tr -s ' ')"
 expect "work" "24 25 +1" "$(row work)"
 
 # Only the memory offsets differ.
@@ -197,7 +197,7 @@ answers 0 $S schedules/zb_h1.lua --fail-on makespan:+0,bubble:+0
 answers 1 $S schedules/zb_h1.lua --fail-on peak_bytes:+12%
 answers 0 $S schedules/zb_h1.lua --fail-on makespan:+0,peak_bytes:+13%
 answers 1 schedules/zb_h1.lua $S --fail-on peak_bytes:+0,makespan:+22%
-expect "which limit" "pianola: makespan:+22%: 27 in A, 33 in B" "$(cat "$room/err")"
+expect "the exceeded limit is named" "pianola: makespan:+22%: 27 in A, 33 in B" "$(cat "$room/err")"
 
 # JSON for programs, Markdown for people; a pipe gets the same bytes each time.
 answers 1 $S schedules/zb_h1.lua --json
@@ -206,7 +206,7 @@ expect "json: all split backwards" 32 "$(sed -n '/"split"/,/^  \]/p' "$room/out"
 expect "json: no job is only in B" '  "only_b": [],' "$(grep '"only_b"' "$room/out")"
 cp "$room/out" "$room/before"
 answers 1 $S schedules/zb_h1.lua --json
-expect "the same bytes" "" "$(cmp "$room/before" "$room/out")"
+expect "a second run gives the same bytes" "" "$(cmp "$room/before" "$room/out")"
 answers 1 $S schedules/zb_h1.lua --markdown
 expect "markdown" "| makespan | 33 units | 27 units | -18.2 % |" "$(grep -m 1 '^| makespan' "$room/out")"
 

@@ -186,7 +186,7 @@ expect "no progress in a file" "" "$("$PIANOLA" check $S $large 2>&1 >/dev/null)
 mkfifo "$room/script.lua"
 "$PIANOLA" check "$room/script.lua" >/dev/null &
 exec 3>"$room/script.lua"
-expect "one thread" 1 "$(ls /proc/$!/task | wc -l)"
+expect "one thread while it waits" 1 "$(ls /proc/$!/task | wc -l)"
 cat $S >&3
 exec 3>&-
 wait $!

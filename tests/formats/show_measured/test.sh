@@ -47,7 +47,7 @@ done
 expect "the report says that it shows measurements" \
     "1f1b: 4 workers, 4 stages, 8 microbatches; measured, the median of 3 steps" \
     "$(show schedules/1f1b.lua --format tsv | steps 1 2 3 >"$room/m.tsv"; show schedules/1f1b.lua --measured "$room/m.tsv" | grep '^1f1b')"
-expect "and so does the picture" "makespan 66 ms measured; bubble 27.3 %" \
+expect "the picture says that it shows measurements" "makespan 66 ms measured; bubble 27.3 %" \
     "$(show schedules/1f1b.lua --measured "$room/m.tsv" --format svg | grep -o 'makespan.*%')"
 expect "the critical path covers the whole step" \
     "$(show schedules/1f1b.lua --with path --ascii | grep -A1 '^rank [0-9]')" \

@@ -1,11 +1,11 @@
 """Reads our traces with other programs, for test.sh.
 
-1. Holistic Trace Analysis loads what `show --format hta` writes, of predictions and of a run, and its figures are ours:
-   the figures of the report, and figures computed from the timeline's rows.
-2. `show --format pftrace` is read by Perfetto's own schema without a field left over, and says what `--format chrome`
-   does: the same slices on the same lanes, arrows, memory.
+1. Holistic Trace Analysis loads the output of `show --format hta`, for predictions and for a run. Its figures equal the
+   report's, and figures computed from the timeline's rows.
+2. Perfetto's own schema parses the output of `show --format pftrace` without unknown fields. It has the same slices on
+   the same lanes, arrows and memory as `--format chrome`.
 
-Perfetto's trace processor, which would be queried, is no part of its package: that downloads it.
+Perfetto's trace processor, which could answer queries, is not used: its package would download it.
 
 Usage: readers.py PIANOLA
 """

@@ -342,7 +342,7 @@ static bool advance(work &w, clocks &clock, int chain) {
     case WAIT: join(clock, w.at->clock); return true;
     case AWAIT:
         join(clock, the().words[w.word]);
-        if (the().remote) /* the writer may have waited for anything it has been told */
+        if (the().remote) /* the writer may have waited for anything posted to it */
             join(clock, the().told);
         return true;
     case NCCL:

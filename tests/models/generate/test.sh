@@ -42,7 +42,7 @@ sys.stdout.buffer.write(bytes([$wanted]) + b'\n')" | od -An -c)" \
     "$("$PIANOLA" generate --weights "$room/F32.gguf" --prompt "$long" --tokens 40 --temperature 0 2>/dev/null | od -An -c)"
 "$PIANOLA" generate --weights "$room/F32.gguf" --prompt x --tokens 3 2>"$room/err" >/dev/null
 expect "it names the model" 1 "$(grep -c 'F32.gguf is of --model schedules/models/llama.lua -D layers=2 -D width=64 -D heads=4 -D kv_heads=2 -D inner=96 -D vocab=256 -D rope=10000 -D tied=false$' "$room/err")"
-expect "and its speed" 1 "$(grep -cE '^pianola: 1 token of prompt in [0-9.]+ s, 3 tokens at [0-9.]+ a second; --tokens N writes more$' "$room/err")"
+expect "it prints the speed" 1 "$(grep -cE '^pianola: 1 token of prompt in [0-9.]+ s, 3 tokens at [0-9.]+ a second; --tokens N writes more$' "$room/err")"
 # Extreme temperatures: one acts like 0, the other ignores the model, so that a byte may be zero.
 expect "temperature 1e-9" "$wanted" "$(generate --weights "$room/F32.gguf" --prompt "$long" --tokens 40 --temperature 1e-9)"
 expect "temperature 1e-320" "$wanted" "$(generate --weights "$room/F32.gguf" --prompt "$long" --tokens 40 --temperature 1e-320)"

@@ -160,7 +160,8 @@ for t in "unknown.json|each text must begin with token 299, which does not exist
 done
 tokens "$room/a.txt" --tokenizer "$room/wide.json"
 expect "32 bits for a larger vocabulary" "$(sed 's/20240520 1/20240801 7/' <<<"$wanted")" "$(ids "$room/t.bin" u4)"
-expect "and back" "hello world" "$("$PIANOLA" tokenize --decode "$room/t.bin" --tokenizer "$room/wide.json")"
+expect "32-bit tokens decoded" \
+    "hello world" "$("$PIANOLA" tokenize --decode "$room/t.bin" --tokenizer "$room/wide.json")"
 tokens "$room/b.bin" "$room/none.txt" "$room/a.txt" --tokenizer "$T"
 expect "documents; a text never becomes a special token" "20240520 1 23
 255 0 258 60 124 101 110 100 111 102 116 101 120 116 124 62 300 300 259 260 261 108 100" "$(ids "$room/t.bin")"

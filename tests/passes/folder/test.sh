@@ -182,10 +182,10 @@ flock 9
 compile gpipe $model >"$room/waiting" 9<&- &
 while ! [ -s "$room/waiting" ]; do sleep 0.01; done
 expect "the second compile reports that it waits" "pianola: $out: another compile is writing there; waiting for it" "$(cat "$room/waiting")"
-expect "and has not written anything" "" "$(diff -r "$room/before" "$out" 2>&1)"
+expect "the waiting compile has not written anything" "" "$(diff -r "$room/before" "$out" 2>&1)"
 exec 9<&-
 wait $!
-expect "then it writes" "" "$(diff -r "$room/fresh" "$out" 2>&1)"
+expect "after the first compile it writes" "" "$(diff -r "$room/fresh" "$out" 2>&1)"
 for ((i = 0; i < 8; i++)); do
     rm -rf "$out"
     compile gpipe $model >/dev/null &

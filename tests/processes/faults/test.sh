@@ -22,7 +22,7 @@ goes_on() {
     wanted=$("$PIANOLA" run schedules/1f1b.lua "${integers[@]}" --steps "$steps" 2>/dev/null | sed -n 's/^weights *\([0-9a-f]*\).*/\1/p')
     tcp serial 1 "${often[@]}" --resume --steps "$steps"
     ended 30
-    expect "$1: goes on from step $from" "0 $from $wanted" "$codes $(sed -n 's/^resumed *from step //p' "$room/out0") $(weights)"
+    expect "$1: resumes from step $from" "0 $from $wanted" "$codes $(sed -n 's/^resumed *from step //p' "$room/out0") $(weights)"
 }
 
 # ---- signals ----

@@ -79,7 +79,8 @@ on four 20 "${other[@]}" --checkpoint "$saved" --resume
 expect "other data" "1" "$(said error: | grep -c 'belongs to a run on other data: .*; --new-data continues with this data, from its beginning')"
 on four 20 "${other[@]}" --checkpoint "$saved" --resume --new-data
 expect "other data with --new-data: from its beginning" "$wanted pianola: from step 19 on, the data is different: it begins with its first sequence" "$(lost 2) $(said 'from step')"
-expect "and its position" 16 "$(sed -nE 's/.*"sequences": (.*),/\1/p' "$saved"/step-00000020/manifest.json)"
+expect "other data: the position in the manifest" \
+    16 "$(sed -nE 's/.*"sequences": (.*),/\1/p' "$saved"/step-00000020/manifest.json)"
 # A manifest of an older version, which recorded no number of sequences. The checksum is FNV-1a.
 python3 - "$saved/step-00000020/manifest.json" <<'PY'
 import re, sys

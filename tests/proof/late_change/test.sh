@@ -39,14 +39,14 @@ expect "the last microbatch on other ranks" "F 0 1999 F 1 1999 F 2 1999 F 3 1999
 
 # Microbatches from 100 on get the highest priority.
 first() { change streams -D batches=300 "$@" | sed -n '/error/p;s/^\(F 0 [0-9]*\).*/\1/p' | head -n 1; }
-expect "in order" "F 0 0" "$(first)"
-expect "later ones first" "F 0 100" "$(first -D what=n -D at=100)"
+expect "microbatches in order" "F 0 0" "$(first)"
+expect "later microbatches first" "F 0 100" "$(first -D what=n -D at=100)"
 
 # A synchronous beginning, in which microbatch b reads version b, then a period.
 text=$(change streams -D what=start -D at=300 -D batches=1000000 | sed -n '/error/p;/^program/p;/^period/p;/^[FB] /p')
 expect "synchronous for 300 microbatches" 1200 "$(awk '$1 == "F" && $3 < 300 && $4 == "v" $3' <<<"$text" | grep -c .)"
 expect "then with stashed weights" yes "$(awk '$1 == "F" && $2 == 0 && $3 == 320 && $4 != "v320" { print "yes" }' <<<"$text")"
-expect "which repeat" 1 "$(grep -c '^period .* times' <<<"$text")"
+expect "the stashed weights repeat" 1 "$(grep -c '^period .* times' <<<"$text")"
 
 # A dependency on a later microbatch's jobs, inside or outside the jobs written out: groups of five; the first 64 are
 # tried.

@@ -303,7 +303,7 @@ class Values:
         first = x.b - x.b % p.slices
         wanted = [("kv", WHOLE, x.s, b) for b in range(first, x.b + back)]
         got = [self.read(x, a) for a in self.operand(x, "kv")]
-        if got != [[(Fraction(0), Fraction(1), v)] for v in wanted]:  # in this order, which tells them apart
+        if got != [[(Fraction(0), Fraction(1), v)] for v in wanted]:  # in this order, which distinguishes them
             self.bad(x, f"kv is {got}, not {wanted}")
         last = x.b % p.slices == p.slices - 1
         if back:

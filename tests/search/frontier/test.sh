@@ -23,7 +23,7 @@ PY
 # 4 ranks, 8 microbatches; F = 1 and B = 2, or F = I = W = 1
 expect "unsplit" "96 51 39 33" "$(points $caps)"
 expect "split" "72 41 31 27" "$(points $caps -D split=true)"
-expect "in a V" "- 101 86 59 56 53 52 51" "$(points $caps "${v[@]}" schedules/v_min.lua schedules/v_half.lua schedules/zbv.lua)"
+expect "split backwards in a V" "- 101 86 59 56 53 52 51" "$(points $caps "${v[@]}" schedules/v_min.lua schedules/v_half.lua schedules/zbv.lua)"
 expect "known schedules of the V" "v_min 4 59, v_half 6 53, zbv 8 51" "$(python3 -c '
 import json, sys
 print(", ".join("%s %s %s" % (k["schedule"], k["peak"], k["makespan"]) for p in json.load(open(sys.argv[1]))["points"] for k in p["known"]))' "$room/json")"

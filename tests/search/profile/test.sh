@@ -37,7 +37,7 @@ expect "units" 8 "$units"
 sum=$({ layers forward; layers backward; } | tr , '\n' | awk '{ t += $1 } END { printf "%.4g", t }')
 expect "a microbatch on one rank" "$sum" "$(figure makespan schedules/serial.lua -D stages="$units" -D batches=1 --model "$room/costs.lua" | awk '{ printf "%.4g", $1 }')"
 "$PIANOLA" check schedules/1f1b.lua -D workers=3 --model "$room/costs.lua" >"$room/out" 2>&1
-expect "it is proved ($(cat "$room/out"))" 0 $?
+expect "the schedule is proved ($(cat "$room/out"))" 0 $?
 expect "-o - writes only the costs" "return model {" "$(profile $gpt --microbatches 1 --warm-up 0 -o - | grep ^return)"
 
 # ---- measured values ----

@@ -141,7 +141,7 @@ answers 1 "$room/a.tsv" "$room/b.tsv"
 expect "the real differences" "24 longer" "$(sed -nE 's/^([0-9]+ longer) or shorter.*/\1/p' "$room/out" | head -n 1)"
 expect "the makespan's difference is chance" "~" "$(row makespan | awk '{ print $NF }')"
 expect "the ratio for RECV_F" 1 "$(row RECV_F | awk '{ print ($3 > 1.15 && $3 < 1.25) }')"
-expect "by link: only forwards" "0 to 1,1 to 2,2 to 3" "$(sed -nE 's/^([0-9] to [0-9]).*/\1/p' "$room/out" | sort | paste -sd,)"
+expect "changed links: only those for forwards" "0 to 1,1 to 2,2 to 3" "$(sed -nE 's/^([0-9] to [0-9]).*/\1/p' "$room/out" | sort | paste -sd,)"
 measure "$room/h.tsv" 8 0.03 2 | awk -F '\t' -v OFS='\t' -v CONVFMT=%.15g 'NR > 1 { $4 *= 1.1; $5 *= 1.1 } { print }' >"$room/slow.tsv"
 answers 1 "$room/a.tsv" "$room/slow.tsv" --fail-on makespan:+5%
 answers 0 "$room/a.tsv" "$room/slow.tsv" --fail-on makespan:+15%

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Mixtures of experts: how many tokens are dropped, the bytes that they send, and checkpoints that go on under another
+# Mixtures of experts: how many tokens are dropped, the bytes that they send, and checkpoints that resume under another
 # schedule or team. The matrix (tests/training/matrix, feature experts) has their training, tests/unit/test_moe_host.c
 # the formulas.
 cd "$(dirname "$0")/../../.." || exit 2
@@ -56,7 +56,7 @@ tcp pipeline 2 --steps 2 "${data[@]}" --checkpoint "$saved" --deadline 60
 ended 90
 tcp replicas 2 --steps 4 "${data[@]}" --checkpoint "$saved" --resume --json --deadline 60
 ended 90
-expect "a checkpoint goes on under another schedule" yes "$(field loss_last <"$room/out0" |
+expect "a checkpoint resumes under another schedule" yes "$(field loss_last <"$room/out0" |
     awk -v a="$(field loss_last <<<"$got")" '{ d = a - $1; print (a > 0 && d * d < 1e-10 * a * a) ? "yes" : "no" }')"
 
 four=(-D stages=2 -D batches=4)

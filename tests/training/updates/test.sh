@@ -87,21 +87,22 @@ kill -9 "${pid[2]}"
 ended 60
 from=$(newest)
 expect "a rank is killed: the others end" "1 1 137 1" "$codes"
-expect "its losses are on the disk before the checkpoint is" yes "$([ "$(wc -l <"$room/losses")" -gt $((40 * from)) ] && echo yes)"
+expect "losses reach the disk before the next checkpoint" yes "$([ "$(wc -l <"$room/losses")" -gt $((40 * from)) ] && echo yes)"
 printf '999999\t1\t1\t\t1\n99' >>"$room/losses"
 over tcp gpt 4 "${often[@]}" --resume --steps $((from + 1)) >"$room/last"
 wanted=$(run pipedream "${gpt[@]}" "${text[@]}" --steps $((from + 1)) --losses "$room/wanted")
-expect "it goes on to the weights of a run that nobody disturbed" "$wanted" "$(cat "$room/last")"
-expect "and to its losses" "" "$(diff <(cut -f 1-4 "$room/wanted") <(cut -f 1-4 "$room/losses") | head -n 3)"
+expect "the resumed run has an undisturbed run's weights" "$wanted" "$(cat "$room/last")"
+expect "its losses equal an undisturbed run's" \
+    "" "$(diff <(cut -f 1-4 "$room/wanted") <(cut -f 1-4 "$room/losses") | head -n 3)"
 
-# A rank stops: the others say where they wait, and in which repetition.
+# A rank stops: the others report where they wait, and in which repetition.
 tcp gpt 4 "${text[@]}" --steps 1000000 --deadline 2
 begun
 sleep 0.5
 kill -STOP "${pid[3]}"
 ended 60
 kill -9 "${pid[3]}" 2>/dev/null
-expect "where they wait" yes "$(grep -qhE '(repetition [0-9]+ of [0-9]+|the (beginning|end) of step [0-9]+) has taken 2 s' "$room"/err* && echo yes)"
+expect "the others report where they wait" yes "$(grep -qhE '(repetition [0-9]+ of [0-9]+|the (beginning|end) of step [0-9]+) has taken 2 s' "$room"/err* && echo yes)"
 
 # ---- the text form ----
 
@@ -114,7 +115,8 @@ return schedule {
 EOF
 "$PIANOLA" show "$room/versions.lua" --format streams >"$room/versions.txt"
 expect "two broadcasts of one root" 2 "$(grep -c '^BROADCAST 0#[0-9]* from 0 by ring src=' "$room/versions.txt")"
-expect "have two names" "proved" "$("$PIANOLA" verify "$room/versions.txt" 2>&1 | grep -o ' proved' | tr -d ' ')"
+expect "two broadcasts of one root have two names" \
+    "proved" "$("$PIANOLA" verify "$room/versions.txt" 2>&1 | grep -o ' proved' | tr -d ' ')"
 
 # ---- places that cannot be written ----
 
@@ -122,9 +124,10 @@ says() { "$PIANOLA" run "${@:2}" 2>&1 >/dev/null | grep -c "^pianola: error: $1"
 small=(schedules/pipedream.lua --model schedules/models/integers.lua --steps 1)
 expect "no folder" 1 "$(says "$room/none/losses: No such file or directory" "${small[@]}" --losses "$room/none/losses")"
 expect "another file" 1 "$(says "$room/last: this file holds something other than losses; name another one to write to" "${small[@]}" --losses "$room/last")"
-expect "no more room" 1 "$(trap '' XFSZ && ulimit -f 1 && says "$room/full: File too large" "${small[@]}" -D batches=400 --losses "$room/full")"
+expect "a full disk" 1 "$(trap '' XFSZ && ulimit -f 1 && says "$room/full: File too large" "${small[@]}" -D batches=400 --losses "$room/full")"
 expect "stdout" 1 "$(says "--losses -: stdout has the report; name a file" "${small[@]}" --losses -)"
-expect "one rank trains otherwise" 1 "$(says "--compare: one rank would train otherwise, as " "${small[@]}" --compare)"
+expect "--compare is refused, because one rank trains differently" \
+    1 "$(says "--compare: one rank would train otherwise, as " "${small[@]}" --compare)"
 over tcp gpt 4 --steps 1 --losses "$room/none/losses" >"$room/last"
-expect "no folder, in a rank" "pianola: error: $room/none/losses: No such file or directory" "$(said error)"
+expect "a missing folder, in a rank" "pianola: error: $room/none/losses: No such file or directory" "$(said error)"
 finish
