@@ -23,7 +23,7 @@
 
 enum state { TO_COME, RUNNING, ENDED };
 
-struct running { /* what an instruction in progress has read and written, by cell of its operands */
+struct running { /* an instruction in progress: the values read and written so far, by cell of its operands */
     uint64_t *seen, *left;
     uint8_t *read; /* whether the cell has been read, or has arrived */
     int pieces;    /* number of times it has continued */

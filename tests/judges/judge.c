@@ -6,7 +6,7 @@
 #include "symbols.h"
 #include <string.h>
 
-struct arena { /* of one rank */
+struct arena { /* one rank's memory */
     uint64_t *symbol;
     int32_t *owner; /* the buffer that owns the byte, or -1 */
     bool *live;     /* per buffer: written, and not yet freed */

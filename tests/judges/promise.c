@@ -309,7 +309,7 @@ static int default_needs(const struct costs *costs, const struct job *j, int32_t
         int32_t whole = job_at(sp, behind, j->b, OP_B);
         out[n++] = whole >= 0 ? whole : job_at(sp, behind, j->b, OP_I);
     }
-    for (int q = 0; j->d != OP_W && q < slices; q++) { /* what slices read of each other */
+    for (int q = 0; j->d != OP_W && q < slices; q++) { /* keys and values of other slices */
         int b = j->b - j->b % slices + q;
         int32_t f = job_at(sp, j->s, b, OP_F), whole = job_at(sp, j->s, b, OP_B);
         int32_t back = whole >= 0 ? whole : job_at(sp, j->s, b, OP_I), me = (int32_t)(j - sp->job);

@@ -59,7 +59,7 @@ static void text_of(const struct field *f, char *out, size_t size) {
 
 struct reader {
     struct seen seen;
-    struct { /* by uuid */
+    struct { /* tracks, by uuid */
         char name[64], rank[64];
         int64_t order; /* among its siblings */
         uint64_t parent;

@@ -529,7 +529,7 @@ Test(checkpoint, killed_at_random_moments) {
     struct stage *st = cut(m, 3);
     cr_assert(write_all(&m->rt, st, 3, 0), "%s", why);
     int64_t step = 0;
-    int torn = 0, status, longest = 50000; /* in us; grows until a slow machine completes a checkpoint */
+    int torn = 0, status, longest = 50000; /* longest in us: grows until a slow machine completes a checkpoint */
     for (uint64_t i = 0; i < 100; i++) {
         pid_t child = fork();
         if (child == 0)

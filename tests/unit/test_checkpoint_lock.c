@@ -7,7 +7,7 @@
 
 TestSuite(checkpoint_lock, .init = make_dir, .fini = remove_dir);
 
-static int lock = -1; /* of this process, as a rank of its own run */
+static int lock = -1; /* held by this process, as a rank of its own run */
 
 static bool keeps(int rank, const char *run) { return checkpoint_lock(&lock, dir, rank, run, why, sizeof why); }
 

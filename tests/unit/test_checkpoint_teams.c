@@ -106,7 +106,7 @@ Test(checkpoint_teams, teams_write_whole_layers) {
     }
     free(whole);
     free(mine);
-    m.vocab = 8; /* of a larger model: the whole's size counts */
+    m.vocab = 8; /* a larger model: the whole layer's size matters */
     lay_out_member(&m, &part[1], 1, 2);
     cr_expect_null(checkpoint_read_stage(dir, 3, &m, &part[1].s, why, sizeof why));
     cr_expect(strstr(why, "layer.0.token is 6 x 4, but this model's is 8 x 4"), "%s", why);

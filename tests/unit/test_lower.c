@@ -281,7 +281,7 @@ static void collect(struct runner *m, const struct group *g, const struct instr 
         struct range out = range_of(m, g->rank[k], i[k], weights ? ROLE_w : ROLE_dw);
         bool root = i[k]->peer == g->rank[k];
         cr_assert(out.of ? !has_root(i[0]->op) || root == (i[0]->op == OP_REDUCE) : root == (i[0]->op == OP_BROADCAST));
-        for (int piece = in.from; in.of == out.of && piece < in.from + in.n; piece++) /* in place */
+        for (int piece = in.from; in.of == out.of && piece < in.from + in.n; piece++) /* if in place */
             out.of->sum[piece] = UNKNOWN;
         if (out.of && weights)
             memcpy(&out.of->version[out.from], &version[out.from], sizeof *version * (size_t)out.n);

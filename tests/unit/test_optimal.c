@@ -29,7 +29,7 @@ struct judge {
     int last[MOST_JOBS];                     /* per F: the job that ends its activation */
     int sorted[MOST_JOBS];                   /* each job after its needs */
     double behind[MOST_JOBS];                /* least time from a job's end to the end of everything */
-    double end[MOST_JOBS];                   /* of placed jobs */
+    double end[MOST_JOBS];                   /* ends of placed jobs */
     bool placed[MOST_JOBS];
     double free[MOST_RANKS], left[MOST_RANKS];
     int live[MOST_RANKS];
@@ -423,7 +423,7 @@ Test(optimal, frontiers, .timeout = 600) {
         place_jobs(x.sp, below(ANYWHERE)); /* not ANYWHERE: a backward runs on the rank of its forward */
         if (x.sp->njobs <= 16) {
             x.graph = graph_of(x.sp);
-            double proved[MOST_JOBS]; /* by the certificate with each cap, and at 0 by that without any */
+            double proved[MOST_JOBS]; /* bounds proved by the certificate with each cap, and at 0 without a cap */
             struct frontier_of of = {&x,
                                      {.context = proved,
                                       .states = seed % 2 ? INT32_MAX - 1 : (int64_t)(3 + seed % 197),

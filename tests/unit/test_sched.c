@@ -9,13 +9,13 @@
 enum { WAITING, RUNS, ENDED };
 
 struct naive {
-    const struct spec *sp;    /* as the script says it */
+    const struct spec *sp;    /* the script's spec, in which a team's job is one job */
     const struct spec *ranks; /* links, speeds and caps of all ranks, of which each of the script's is sp->tensor */
     const double *exchange;   /* per job: how long its team's exchanges take; NULL: no time */
     int *size, **team;        /* per job: its ranks */
     double *start, *end;      /* INFINITY: not yet */
     uint8_t *state;
-    int32_t *moment; /* as in struct sched, by jobs */
+    int32_t *moment; /* by job; the same as in struct sched */
     int nmoments;
 };
 

@@ -85,7 +85,7 @@ static struct times compute(const struct compiled *c, const struct instr *x, dou
     double cost = 0; /* without a model, ADD and ZERO cost nothing */
     if (x->op <= OP_W)
         cost = job_time(c->costs, job_at(c->sp, x->stage, x->batch, x->op));
-    if (x->op == OP_U) { /* of its piece */
+    if (x->op == OP_U) { /* for its piece */
         const struct homes *h = &costs_of(c->sp)->homes[x->stage];
         cost = c->costs->stage[x->stage].update / (h->size * (h->zero ? h->lists : 1));
     }

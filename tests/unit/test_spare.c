@@ -103,7 +103,7 @@ Test(spare, keeps_to_the_cluster_s_memory) {
         int64_t limit = 0;
         for (int r = 0; r < least.p->workers; r++)
             limit = spare.p->rank[r].least > limit ? spare.p->rank[r].least : limit;
-        if (limit < most(least.p)) /* by chance this limit is smaller */
+        if (limit < most(least.p)) /* this limit may happen to be smaller */
             continue;
         struct planned tight = planned(seed, SPARE, (double)limit);
         cr_assert_eq(most(tight.p), limit);

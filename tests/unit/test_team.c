@@ -26,7 +26,7 @@ static void check_columns(struct rt_share share, int ndims, int rows) {
     for (int64_t e = 0; e < p.count; e++) {
         struct rt_stretch run = stretch_of(&l, &p, e);
         cr_assert(run.n >= 1 && e + run.n <= p.count);
-        for (int64_t k = 0; k < run.n; k++) /* in both, the same row and next to each other */
+        for (int64_t k = 0; k < run.n; k++) /* in both, one row's columns lie next to each other */
             cr_assert_eq(run.at + k, (e + k) / n * all + column[(e + k) % n]);
     }
     cr_assert_eq(whole_parameter(&l, &p).count, (int64_t)rows * all);
@@ -241,9 +241,9 @@ static void lay_out(struct side *k, bool copies) {
     for (int i = 0; i < LAYERS_OF_BLOCK; i++) {
         struct rt_layer *l = &k->l[i];
         *l = (struct rt_layer){.kind = kind[i], .rows = R, .in = width[i], .out = width[i + 1]};
-        l->x = (struct slot){SP_STASH, (i == 1 ? 0 : i) * TENSOR}; /* of a spread, y is x */
+        l->x = (struct slot){SP_STASH, (i == 1 ? 0 : i) * TENSOR}; /* a spread's y is its x */
         l->y = (struct slot){SP_STASH, (i == 0 ? 0 : i + 1) * TENSOR};
-        l->dx = (struct slot){SP_EXT, (i == REDUCE ? i + 1 : i) * TENSOR}; /* of a reduce, dx is dy; of a bias too */
+        l->dx = (struct slot){SP_EXT, (i == REDUCE ? i + 1 : i) * TENSOR}; /* a reduce's dx is its dy; so is a bias's */
         l->dy = (struct slot){SP_EXT, (i + 1) * TENSOR};
     }
     k->l[5].dx = k->l[5].dy = k->l[4].dx = k->l[4].dy = k->l[3].dy = (struct slot){SP_DY, 0};

@@ -46,7 +46,7 @@ static struct rt_layer layer_of(const struct team *t, int kind, int member, int 
 /* ---- one rank ---- */
 
 struct whole {
-    float *x, *dy, *y, *dx; /* of the microbatch */
+    float *x, *dy, *y, *dx; /* the microbatch's tensors */
 };
 
 static float *copy_of(const float *of, int64_t n) {
@@ -82,7 +82,7 @@ struct one {
     struct rt_layer layer[3];
     struct rt_stage s;
     struct rt_bind at;
-    int row[1000]; /* of the microbatch */
+    int row[1000]; /* rows of the microbatch */
 };
 
 static struct one *members_of(const struct team *t, const struct whole *w, bool by_heads) {

@@ -14,7 +14,7 @@ struct trained {
     struct compile c;
     struct rt_program *p;
     char **arena;
-    float *loss; /* of each microbatch of all steps */
+    float *loss; /* loss of each microbatch of all steps */
     int64_t told;
     double *when;
 };

@@ -152,7 +152,7 @@ out = open(sys.argv[2], "wb")
 out.write(struct.pack("<256i", 20240520, 1, n, *[0] * 253))
 out.write(struct.pack("<%dH" % n, *[random.randrange(50257) for _ in range(n)]))' "$1" "$2"
 }
-# With as few extras as it allows: from scratch, without validation or recompute, with as many tokens a step.
+# Without extras: from scratch, without validation or recompute, with the same number of tokens per step.
 llmc() {
     local program=$room/llmc/train_gpt2cu
     mkdir -p "$room/llmc" && tokens_for_llmc $((4 * ROWS * CONTEXT * BATCHES)) "$room/llmc/tokens.bin" || return

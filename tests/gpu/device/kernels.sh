@@ -18,7 +18,7 @@ ncu() { # OPTIONS...: profiles one step
         -D context="${CONTEXT:-1024}" -D rows="${ROWS:-4}" --steps 1 --no-graph --device cuda 2>&1
 }
 
-trap 'tail -n 5 "$room/csv"; exit 1' TERM # which kernel was running, if a limit ends it
+trap 'tail -n 5 "$room/csv"; exit 1' TERM # shows the running kernel if a limit ends ncu
 ncu --section SpeedOfLight --section Occupancy --csv >"$room/csv" || { tail -n 5 "$room/csv" && exit 1; }
 trap - TERM
 python3 - "$room/csv" "$room/slow" <<'PYTHON' || exit 1

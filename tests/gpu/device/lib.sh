@@ -45,7 +45,7 @@ limits() { # PRECISION
 }
 
 commit=$(cat "$DIR/commit" 2>/dev/null || git describe --always --dirty 2>/dev/null || echo unknown)
-stamp=${STAMP:-$(date -u +%FT%H%M%SZ)} # of this run's results
+stamp=${STAMP:-$(date -u +%FT%H%M%SZ)} # part of the results' file names
 facts() {
     if [ "$standin" ]; then
         echo "device     the stand-in, on a CPU: says nothing of GPUs"

@@ -472,7 +472,7 @@ static void embeddings(void) {
             layer<__nv_bfloat16>(&f);
         }
     }
-    for (int member = 0; member < 3; member++) /* of a vocabulary of 21 */
+    for (int member = 0; member < 3; member++) /* each has 7 of 21 tokens */
         for (const int *s : size) {
             struct shape f = {LAYER_embedding, s[0], 1, s[1], s[2], 21, (int64_t)(s[2] + 7) * s[1], true, true, "", {}};
             f.share = {SPLIT_ROWS, member, 3, {}};

@@ -20,7 +20,7 @@ struct side {
     struct rt_stage s;
     struct rt_bind at;
     struct rt_routed *routed;
-    char *sent; /* what the route sent */
+    char *sent; /* the tokens that the route sent */
 };
 
 static int tokens_of(const struct shape *f) { return f->context * f->sequences; }

@@ -7,7 +7,7 @@
 /* ---- gates: the formulas and functions of elementwise.cu ---- */
 
 struct gated {
-    num value, slope; /* of x times its gate */
+    num value, slope; /* x times its gate, and the derivative */
 };
 
 static inline num logistic(const num &x) { return fast_divide(1, 1 + fast_exp(-x)); }

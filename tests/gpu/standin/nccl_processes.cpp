@@ -32,7 +32,7 @@ enum { FREE, POSTED, DONE };
 struct shared_task {
     std::atomic<int> state;
     int kind, peer, type, op, captured, fd;
-    uint64_t count, offset; /* of the data; offset in the sender's memfd */
+    uint64_t count, offset; /* the data's size, and its offset in the sender's memfd */
 };
 struct shared_rank {
     std::atomic<int> pid, device, host, aborted, finalized; /* host: a hash of its name */
@@ -252,7 +252,7 @@ void processes_leave(ncclComm *c, bool aborts) {
     busy = busy == c ? nullptr : busy;
     if (*s->come < s->n)
         unlink(s->path.c_str());
-    close(s->fd); /* which releases the lock */
+    close(s->fd); /* releases the lock */
     munmap(s->map, s->bytes);
     the().allocated -= s->memory;
     c->shared = nullptr;

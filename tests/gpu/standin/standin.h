@@ -138,7 +138,7 @@ struct nccl_task {
 struct host {
     int id = 0, device = 0;
     bool issuing = false, started = false, polling = false;
-    string waiting;                               /* what it waits for, in a call that waits */
+    string waiting;                               /* description of the thing it waits for */
     const std::function<bool()> *until = nullptr; /* whether that has happened */
     int depth = 0;                                /* nesting of ncclGroupStart */
     std::vector<nccl_task> tasks;                 /* tasks of the open group */
@@ -179,7 +179,7 @@ struct machine {
     size_t graph_bytes; /* device memory that a graph takes */
     double stuck;
     bool pages, start_at_launch, ipc, peers, flush, peer_words; /* the last four: capabilities of devices */
-    clocks seen;                                                /* by all of the program's threads together */
+    clocks seen;                                                /* by all of the program's threads */
     std::vector<host *> hosts;
     std::vector<std::unique_ptr<CUstream_st>> streams;
     std::vector<std::unique_ptr<CUevent_st>> events;

@@ -23,7 +23,7 @@ wait
 # shellcheck disable=SC2086
 g++ ${SAN-} -o "$room/rules" $objects -pthread || exit 1
 ulimit -c 0
-files=$(mktemp -d) # of ranks as processes
+files=$(mktemp -d) # for the files of ranks as processes
 TMPDIR=$files timeout 200 "$room/rules"
 expect "the stand-in's rules" 0 $?
 rm -rf "$files"

@@ -7,7 +7,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct named_said said;
     char why[256];
     float line[64];
-    uint8_t *file = malloc(size + 1); /* of exact size, for the sanitizer */
+    uint8_t *file = malloc(size + 1); /* the exact size, for the sanitizer */
     if (!file)
         abort();
     memcpy(file, data, size);

@@ -1,2 +1,2 @@
 -- args: ../../../schedules/overflow.lua -D extra=4
--- As many extra ranks as stages: none would overflow.
+-- As many extra ranks as stages, so no stage would overflow.

@@ -44,7 +44,7 @@ refuses() { # WHAT MESSAGE ARGS...
     got=$("$PIANOLA" export-weights "${@:3}" 2>&1 </dev/null)
     expect "$1" "2 pianola: error: $2" "$? $(sed 's/byte [0-9]* of the header/the header/' <<<"$got")"
     expect "$1: the output stays as it was" "" "$(cmp "$out" "$room/cut in 2" 2>&1)"
-    expect "$1: nothing is left behind" "$files" "$(ls "$room" "$ck")"
+    expect "$1: no file is left" "$files" "$(ls "$room" "$ck")"
 }
 fresh() { rm -rf "$ck" && cp -R "$good" "$ck"; }
 # damaged WHAT MESSAGE: refuses the checkpoint as it is. sealed: after giving it a manifest with the right checksums.
@@ -161,7 +161,7 @@ mkdir "$room/disk"
 if mount -t tmpfs -o size=8k none "$room/disk" 2>/dev/null; then
     head -c 4096 /dev/zero >"$room/disk/full" && head -c 4096 /dev/zero >>"$room/disk/full"
     refuses "a full disk" "$room/disk/out: No space left on device" "$ck" -o "$room/disk/out"
-    expect "a full disk: nothing is left behind" full "$(ls "$room/disk")"
+    expect "a full disk: no file is left" full "$(ls "$room/disk")"
     umount "$room/disk"
 else
     echo "a full disk: not tried, no file system can be mounted here"
@@ -169,5 +169,5 @@ fi
 trap '' XFSZ
 got=$(ulimit -f 1 && "$PIANOLA" export-weights "$ck" -o "$room/large" 2>&1)
 expect "a limit on the size of files" "2 pianola: error: $room/large: File too large" "$? $got"
-expect "a limit on the size of files: nothing is left behind" "" "$(ls "$room" | grep large)"
+expect "a limit on the size of files: no file is left" "" "$(ls "$room" | grep large)"
 finish

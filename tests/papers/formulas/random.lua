@@ -17,7 +17,7 @@ local function one_of(list, what) return list[draw(#list, what) + 1] end
 
 local p = params {
   workers = 1 + draw(5, "workers"), stages = 1 + draw(6, "stages"), batches = 1 + draw(8, "batches"),
-  homes = one_of({ "stage", "job", "rank", "batch" }, "homes"), -- of a weight; rank: where it is used
+  homes = one_of({ "stage", "job", "rank", "batch" }, "homes"), -- weights' homes; rank: where they are used
   split = one_of({ "no", "all", "some" }, "split"),
   recompute = one_of({ "no", "all", "some" }, "recompute"),
   strict = draw(3, "strict") == 0,
@@ -31,12 +31,12 @@ local p = params {
   lists = draw(3, "lists") == 0, -- homes are lists of ranks and replicas of them, whatever `homes` says
   apart = draw(2, "apart") == 0, -- with lists or updates: all jobs of a microbatch on one rank, as in data parallelism
   zero = draw(3, "zero") == 0,
-  rounds = draw(3, "rounds") == 0, -- of gradients: grad_slots
+  rounds = draw(3, "rounds") == 0, -- gradient rounds: grad_slots
   buckets = draw(3, "buckets") == 0,
   offload = draw(3, "offload") == 0,
-  state = draw(3, "state") == 0, -- of the optimizer, in host memory
+  state = draw(3, "state") == 0, -- optimizer state in host memory
   relays = draw(3, "relays") == 0,
-  teams = draw(4, "teams") == 0, -- of stages, of 1, 2 or 4 ranks each
+  teams = draw(4, "teams") == 0, -- per stage, of 1, 2 or 4 ranks
   updates = given.mixed and draw(6, "updates") == 0, -- within the step: a home for each stage, and little else that moves weights
   slices = given.mixed and draw(6, "slices") == 0 and 2 or 1,
 }

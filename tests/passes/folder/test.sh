@@ -191,7 +191,7 @@ for ((i = 0; i < 8; i++)); do
     compile gpipe $model >/dev/null &
     compile 1f1b $model -D workers=8 >/dev/null
     wait $!
-    diff -r "$room/fresh" "$out" >/dev/null 2>&1 || diff -r "$room/before" "$out" >/dev/null 2>&1 || expect "two at once, $i" one "$(ls -A "$out" | paste -sd' ')"
+    diff -r "$room/fresh" "$out" >/dev/null 2>&1 || diff -r "$room/before" "$out" >/dev/null 2>&1 || expect "two compiles at once, $i" one "$(ls -A "$out" | paste -sd' ')"
 done
 
 # ---- folders that do not exist yet, and paths to the ranks ----

@@ -39,6 +39,6 @@ expect "only a proved page has a tick" "1 1 0" "$(grep -c 'id="verdict" class="g
 mkdir -p build/pages
 log=$(timeout -k 5 600 python3 "$(dirname "${BASH_SOURCE[0]}")/viewer.py" build/pages 2>&1)
 sed '$d' <<<"$log"
-[[ $(tail -n 1 <<<"$log") =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed ]] || expect "the browser's part ends" "N passed, M failed" "$(tail -n 1 <<<"$log")"
+[[ $(tail -n 1 <<<"$log") =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed ]] || expect "viewer.py exits" "N passed, M failed" "$(tail -n 1 <<<"$log")"
 ((passed += BASH_REMATCH[1], failed += BASH_REMATCH[2]))
 finish

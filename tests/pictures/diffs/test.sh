@@ -25,7 +25,7 @@ cells() {
             print panel, c[5], times("A"), times("B"), shift, c[1], c[2], c[4], c[3]
         }'
 }
-rows() { # of timeline.tsv: prints name, rank, start, end
+rows() { # prints name, rank, start and end from timeline.tsv
     awk -F '\t' '$2 == "compute" && $5 ~ /^[FRIBW]$/ { print $6 $5 $7, $1, $3, $4 }' "$@" | sort
 }
 # drawn CLASS: prints the jobs in a list of the JSON in out.json.

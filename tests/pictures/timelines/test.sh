@@ -14,7 +14,7 @@ show() { "$PIANOLA" show "$@"; }
 jobs() { # FILE SCALE
     sed -nE 's/^<rect class="o[^>]* x="([^"]*)" y="([^"]*)" width="([^"]*)".*<title>([0-9]+[FRIBW][0-9]+): .*; rank ([0-9]+); ([^ ]*) to ([^ ]*) .*/\5 \4 \6 \7 \1 \3/p' "$1"
 }
-rows() { # of timeline.tsv
+rows() { # prints rank, name, start and end from timeline.tsv
     awk -F '\t' '$2 == "compute" && $5 ~ /^[FRIBW]$/ { print $1, $6 $5 $7, $3, $4 }'
 }
 for args in "schedules/1f1b.lua" "schedules/dualpipe.lua" "schedules/zbv.lua -D workers=8 -D batches=16" "schedules/2bp.lua --recompute" \

@@ -6,7 +6,7 @@
 
 struct moment {
     enum { IN_START, IN_STEPS, IN_CHECKPOINT, AT_END } kind;
-    int step;     /* of the awaited checkpoint */
+    int step;     /* the awaited checkpoint's step */
     int event;    /* IN_CHECKPOINT: number of its files created, closed and renamed */
     double delay; /* time after that, in seconds; IN_STEPS: in units of a checkpoint and its preceding steps */
 };

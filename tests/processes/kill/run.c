@@ -157,7 +157,7 @@ static bool is_rank(pid_t pid, void *context) {
         return false;
     ssize_t n = read(fd, text, sizeof text - 1);
     close(fd);
-    size_t length = strlen(text); /* of the first word */
+    size_t length = strlen(text); /* length of the first word */
     return n > 0 && length > strlen(name) && strcmp(text + length - strlen(name), name) == 0;
 }
 

@@ -19,7 +19,7 @@ struct run {
     const struct program *p;
     bool mpi;
     char logs[PLACE]; /* folder with out, err<k>, flight-rank<k>.txt */
-    pid_t pid[RANKS]; /* of rank k; under mpirun: pid[0] is mpirun's */
+    pid_t pid[RANKS]; /* rank k's; under mpirun, pid[0] is mpirun's */
                       /* exit code, or 128 + signal, or RUNS_ON */
     int code[RANKS];  /* how it ended: exit code, or 128 + signal; RUNS_ON */
     int npids;

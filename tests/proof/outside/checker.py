@@ -198,7 +198,7 @@ def races(p, steps):
                 if writes:
                     wrote[one] |= 2 << 2 * number[x]
     if p.needs:
-        first, last = {}, {}  # of a job's parts
+        first, last = {}, {}  # each job's first and last part
         for x in number:
             if x.op in JOBS:
                 first.setdefault((x.op, x.s, x.b), x)

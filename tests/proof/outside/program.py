@@ -269,7 +269,7 @@ def read_updates(p, lines, i):
     p.updates = [int(w) for w in m[1].split()]
     need(len(p.updates) == p.stages and all(0 < u and p.batches % u == 0 for u in p.updates), lines[i])
     behind = {table: 0 for table in p.tables.values()} | {s: member for member, s in p.shared.items()}
-    p.updates += [p.updates[behind[s]] for s in range(p.stages, p.sets)]  # as for the stages that use them
+    p.updates += [p.updates[behind[s]] for s in range(p.stages, p.sets)]  # the same as for the stages that use them
     m = re.match(r"period (\d+) times (\d+)$", lines[i + 1])
     if not m:
         return i + 1

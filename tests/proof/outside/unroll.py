@@ -25,7 +25,7 @@ class Copier:
 
     def __init__(self, p, r, times):
         self.p, self.r, self.old = p, r, p.ranks[r]
-        self.bufs = {name: b for name, b in self.old.bufs.items() if times == 1 or stays(b)}  # of the new program
+        self.bufs = {name: b for name, b in self.old.bufs.items() if times == 1 or stays(b)}  # the new program's
         self.ins, self.open, self.now, self.turn = [], [], {}, None
         self.copies = {}  # new copy of an old instruction, by section and turn
 

@@ -77,7 +77,7 @@ class Values:
     def __init__(self, p):
         self.p, self.live, self.updates, self.versions = p, [], Counter(), {}
         self.made = Counter()  # jobs
-        self.sums = {}  # what a job in parts found in a piece of its gradient before changing it
+        self.sums = {}  # content of a gradient's piece before a job in parts changes it
         for r, rank in enumerate(p.ranks):
             live = {}
             for b in rank.bufs.values():

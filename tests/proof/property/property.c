@@ -64,7 +64,7 @@ static struct shared {
 
 static const char *fixed[64]; /* parameters that are not random */
 static int nfixed;
-static char width[32] = "width=16"; /* of the model */
+static char width[32] = "width=16"; /* the model's parameter */
 
 static struct spec *load(int64_t seed, char *why) {
     const char **set = NEW(const char *, nfixed + 3);

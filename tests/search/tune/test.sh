@@ -153,7 +153,7 @@ done <"$room/lines"
 
 part() { sed -nE "s/.*\"improved\": \{\"before\": ([^,]*), \"after\": ([^,]*),.*/\\$1/p" "$2"; } # 1 before, 2 after
 first() { sed -nE 's/.*"makespan": ([^,]*), .*/\1/p' "$1" | head -n 1; }
-step_of() { [ -n "$(part 2 "$1")" ] && part 2 "$1" || first "$1"; } # of the first, in the order of the file
+step_of() { [ -n "$(part 2 "$1")" ] && part 2 "$1" || first "$1"; } # the first result's makespan with the order in the file
 # written NAME ARGS...: tunes, and compares the script with the search and with the compiler.
 written() {
     local name=$1

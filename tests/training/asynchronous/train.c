@@ -50,7 +50,7 @@ struct pass {
 
 struct weights {
     float **version;       /* [number]: [layer of the stage][features][features] */
-    float *gradient;       /* of the current update */
+    float *gradient;       /* the current update's sum */
     uint8_t *terms;        /* number of nonzero terms of each of its elements */
     double *mean, *square; /* Adam's moments */
     int updates;           /* number of updates so far */

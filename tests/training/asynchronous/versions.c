@@ -61,10 +61,10 @@ void check_versions(const struct training *t) {
 struct instr {
     char op[16];
     int s, b, part, version; /* b: for an update, its number */
-    int place;               /* in the stage's team: F 0.1 3 */
+    int place;               /* place in the stage's team: 1 in F 0.1 3 */
 };
 
-struct lane { /* of the rank being read */
+struct lane { /* a lane of the rank being read */
     struct instr *at;
     int n, room, issued;
 };
@@ -163,7 +163,7 @@ static void begin_program(struct reader *in) {
     if (!in->version || !in->updates)
         fail("out of memory");
     memset(in->version, -1, MOST_MEMBERS * n * NJOBS * sizeof *in->version);
-    t->version = in->version; /* of first members */
+    t->version = in->version; /* the first members' versions */
 }
 
 static void read_head(struct reader *in, char *line) {

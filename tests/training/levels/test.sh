@@ -71,7 +71,7 @@ OpenBLAS for Core2" "$(said LIBXSMM_TARGET=snb OPENBLAS_CORETYPE=Core2)"
     expect "libxsmm's kernels are as wide as the processor" "libxsmm for $own" "$(said LIBXSMM_TARGET=$own)"
     expect "a limit on BLAS, which does not make the products" \
         "libxsmm for $own" "$(said LIBXSMM_TARGET=$own OPENBLAS_CORETYPE=Core2)"
-    [ $own = hsw ] || expect "half as wide" "LIBXSMM_TARGET=hsw limits matrix products: their kernels are for hsw, not for $best
+    [ $own = hsw ] || expect "libxsmm's kernels are half as wide as the processor" "LIBXSMM_TARGET=hsw limits matrix products: their kernels are for hsw, not for $best
 libxsmm for hsw" "$(said LIBXSMM_TARGET=hsw OPENBLAS_CORETYPE=Core2)"
 fi
 finish

@@ -23,7 +23,7 @@ struct worst {
     const struct device *real;
     struct device device;  /* the real device with some functions replaced */
     bool *started, *ended; /* per instruction: in this pass of the step */
-    int64_t pass;          /* as replay's passes */
+    int64_t pass;          /* counted like the replay's passes */
     int64_t *since;        /* per instruction: when it started */
     char *kept;
     FILE *orders;
