@@ -118,7 +118,7 @@ def rank_of_torch(rank, ranks, size, room, port):
         optimizer.zero_grad()
         return losses
 
-    for _ in sys.stdin:  # a line asks for a round
+    for _ in sys.stdin:  # each line on stdin starts a round
         seconds, loss = [], []
         for _ in range(steps):
             begin = time.perf_counter()

@@ -37,7 +37,7 @@ Test(format_table, every_format_has_one_emitter_and_a_name_of_its_own) {
     }
 }
 
-/* `compile` takes a file with another beginning for somebody else's. */
+/* `compile` assumes that a file with another beginning is not its own. */
 Test(format_table, files_begin_as_their_rows_say) {
     static const struct style plain = {.width = 120, .ascii = true};
     struct compile c = compiled();

@@ -214,7 +214,7 @@ Test(layers, an_update_uses_the_moments_it_names) {
         m->rt.beta1 = m->rt.beta2 = 0.5f;
         m->rt.eps = 1;
         m->rt.adam_lr = m->rt.lr;
-        m->rt.output = 1; /* Muon has no matrix of its own here: those have one moment */
+        m->rt.output = 1; /* Muon has no matrices here: these would have one moment */
         const struct rt_stage *s = &cost_stages(spec_of(m, 1))->rt;
         int64_t n = s->weight / 4, all = count_moments(o) * n;
         cr_expect_eq(s->opt, 4 * all, "optimizer %d", o);

@@ -253,7 +253,7 @@ Test(layers_host, embedding) {
     check_stage(m, 1, 0);
 }
 Test(layers_host, embedding_without_positions) {
-    for (int vocab = 6; vocab <= 11; vocab += 5) { /* as many tokens as positions would be, and more */
+    for (int vocab = 6; vocab <= 11; vocab += 5) { /* as many tokens as the context, or more */
         struct model *m = model_tokens(12, 6, vocab, 3);
         add(m, LAYER_embedding, 5);
         m->layer[0].config.embedding.positions = false;

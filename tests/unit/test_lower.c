@@ -4,7 +4,7 @@
 
 /* ---- execution: one instruction at a time, every send blocking until its receive ---- */
 
-/* So both ends of a message are reached at once, and run as one. judge.h covers lanes and eager sends. */
+/* Both ends of a message are then reached at the same time, and run as one. judge.h covers lanes and eager sends. */
 
 enum { MOST = 32 }; /* units of a set: pieces that one rank updates, or that travel */
 

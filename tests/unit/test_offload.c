@@ -1,4 +1,5 @@
-/* offload = "auto" against brute force: the fewest stashes of one size with which a rank's plan fits. */
+/* offload = "auto" against brute force: the fewest stashes, all of one size, that must leave for a rank's plan to fit.
+ * */
 #include "random_spec.h"
 #include <criterion/criterion.h>
 

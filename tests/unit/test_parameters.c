@@ -148,7 +148,7 @@ Test(parameters, initial_weights) {
             sum += (double)at[i];
             square += (double)at[i] * (double)at[i];
         }
-        if (l->kind == LAYER_linear) { /* 4096 draws or more: a deviation within 5 %, a mean within 4 of its own */
+        if (l->kind == LAYER_linear) { /* 4096 draws or more: deviation within 5 %, mean within 4 of its own */
             cr_assert_float_eq(sqrt(square / (double)n) * sqrt(l->in), 1, 0.05);
             cr_assert(fabs(sum) < 4 * sqrt((double)n / l->in));
             cr_assert_eq(at[n], 0);

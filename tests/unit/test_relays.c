@@ -60,7 +60,7 @@ static int expect_sources(const struct relayed *x) {
             const struct instr *in = &k->ins[i];
             bool weights = in->op == OP_FETCH || in->op == OP_COPY || in->op == OP_ALL_GATHER || in->op == OP_BROADCAST;
             int b = weights && in->narg ? (int)k->arg[in->arg + in->narg - 1].buf : -1;
-            if (b < 0 || k->buf[b].inst < 0 || k->buf[b].stage == x->sp->stages) /* the table has other rules */
+            if (b < 0 || k->buf[b].inst < 0 || k->buf[b].stage == x->sp->stages) /* the token table has other rules */
                 continue;
             int j = first_reader(x, r, b), source = x->sp->owners.source[j];
             int copy = source < 0 ? -1 : copy_for(x, source, in->stage, j);

@@ -1,4 +1,4 @@
-/* Compares what is kept with an exhaustive search over all that could be held, turn by turn. */
+/* Compares the kept sets with an exhaustive search over all sets that could be held, turn by turn. */
 #include "passes/residency.h"
 #include "random_spec.h"
 #include <criterion/criterion.h>
@@ -71,7 +71,7 @@ static int64_t least(const struct drawn *d) {
     return best;
 }
 
-/* Checks that what is reported as kept can be, and that as many bytes come in as reported. */
+/* Checks that the sets reported as kept can be kept, and that the reported number of bytes comes in. */
 static void check_kept(const struct drawn *d, const struct residency *x) {
     int64_t sum = 0;
     int held[TURNS] = {0}, last[SETS];
@@ -108,7 +108,7 @@ Test(residency, the_least_bytes) {
     }
 }
 
-/* Too large to search: what is kept still fits, and no bound exceeds what comes in. */
+/* Too large to search: the kept sets still fit, and no bound exceeds the bytes that come in. */
 Test(residency, beyond_the_search_a_bound_and_a_gap) {
     enum { MANY = 40, USES = 2000 };
     static int64_t size[MANY], room[USES];

@@ -5,7 +5,7 @@
 
 /* ---- the reference: considers everything at every instant ---- */
 
-/* It knows only the stages and jobs of scripts: a team's job is a single one, on several ranks. */
+/* It knows only the stages and jobs of scripts: a team's job is one job, on several ranks. */
 enum { WAITING, RUNS, ENDED };
 
 struct naive {

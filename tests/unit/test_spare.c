@@ -1,4 +1,4 @@
-/* The memory plan with spare memory: never later than the least plan, and nobody waits for bytes. */
+/* The memory plan with spare memory: never later than the least plan, and no instruction waits for bytes. */
 #include "random_spec.h"
 #include "script/scripts.h"
 #include <criterion/criterion.h>

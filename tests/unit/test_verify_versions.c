@@ -1,4 +1,4 @@
-/* Checks what a program's text omits: the versions of weights that the schedule's rules let its jobs read. */
+/* Checks rules that a program's text omits: which versions of weights the schedule lets its jobs read. */
 #include "cli/pipeline.h"
 #include "compiler.h"
 #include "judge.h"
@@ -110,7 +110,7 @@ Test(verify_versions, of_forwards_repeat) {
     c.program = read_text("uneven", format(uneven, 1, "#1", 1, "#1"));
     c.spec->updates.reads[job_at(c.spec, 0, 2, OP_F)] = 1;
     cr_expect(!wrong(&c), "%s", wrong(&c));
-    c.spec->updates.reads[job_at(c.spec, 0, 1, OP_B)] = 2; /* two updates do not precede it here, but do later */
+    c.spec->updates.reads[job_at(c.spec, 0, 1, OP_B)] = 2; /* no two updates precede it here, but two do later */
     cr_expect(wrong(&c) && strstr(wrong(&c), "for want of 2 updates"), "%s", wrong(&c));
 }
 

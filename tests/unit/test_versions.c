@@ -27,7 +27,8 @@ static int source_of_job(const struct spec *sp, const struct job *job) {
     return place_in(&costs_of(sp)->homes[job->s], job->rank) >= 0 ? job->rank : job->home;
 }
 
-/* Returns when version v of the job's stage reaches it: 0, or when its update has ended and the weights have come. */
+/* Returns when version v of the job's stage reaches it: 0, or once its update has ended and the weights have arrived.
+ * */
 static double arrives(const struct drawn *x, const struct job *job, int v) {
     const struct spec *sp = x->sp;
     int from = source_of_job(sp, job);

@@ -125,7 +125,7 @@ sed 's/ wait(RECV_F 0 3 from 0)//' "$room/streams" >"$room/racing"
 "$PIANOLA" verify "$room/racing" >"$room/out" 2>&1
 expect "verify, refuted" "1 $room/racing: refuted (races)" "$? $(head -n 1 "$room/out")"
 
-# A full disk is reported once, whichever command writes.
+# Every command reports a full disk once.
 for args in "check $S" "show $S" "help scripts" "help man" "help show" "verify $room/streams" "diff $S $S" "compare $S --json"; do
     expect "$args on a full disk" "pianola: error: stdout: No space left on device, 2" \
         "$("$PIANOLA" $args 2>&1 >/dev/full | paste -sd'|'), $("$PIANOLA" $args >/dev/full 2>&1; echo $?)"

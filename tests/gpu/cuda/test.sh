@@ -140,7 +140,8 @@ expect "no such device" "pianola: error: --device gpu: expected host or cuda" \
 expect "no library" yes "$(PIANOLA_CUDA=/none "$PIANOLA" run schedules/serial.lua --model schedules/models/integers.lua \
     --device cuda 2>&1 | grep -q '^pianola: error: --device cuda needs its own library: ' && echo yes)"
 
-# Tells cuDNN, if installed, that the device is an H200 and asks for plans. It knows the graphs and their workspaces.
+# Presents an H200 to cuDNN, if installed, and asks for plans. cuDNN must recognise the graphs and give their
+# workspaces.
 cuda=${CUDA_HOME:-/usr/local/cuda}
 if [ -f "$cuda/include/cudnn.h" ]; then
     room=build/cudnn

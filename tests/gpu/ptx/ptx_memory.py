@@ -25,7 +25,7 @@ class Memory:
         self.state = np.zeros(self.cells, np.uint8)
 
     def begin(self, cells):
-        """Begins a launch, in which nobody has accessed any of the first `cells` cells yet."""
+        """Begins a launch, in which no thread has accessed the first `cells` cells yet."""
         self.writer = np.full(cells, -1, np.int32)
         self.written = np.full(cells, -1, np.int32)
         self.reader = np.full(cells, -1, np.int32)
@@ -132,7 +132,7 @@ class Memory:
 
 
 class Device(Memory):
-    """Global memory: buffers with gaps between them that nobody may touch."""
+    """Global memory: buffers with gaps between them that no thread may touch."""
     BASE, GAP = 0x7F0000000000, 4096
 
     def __init__(self, size=1 << 22):

@@ -199,7 +199,7 @@ PRODUCT(product_b_in_wrong_order, false, true, true, false)
 PRODUCT(product_b_not_transposed, false, false, false, false)
 PRODUCT(product_c_in_wrong_rows, false, false, true, true)
 
-extern "C" __global__ void product_for_some(float *y, const float *x) { /* .aligned: by a whole warp or nobody */
+extern "C" __global__ void product_for_some(float *y, const float *x) { /* .aligned: for whole warps only */
     float d[4] = {};
     uint32_t one = 0x3f803f80;
     if (x[threadIdx.x] > 0)

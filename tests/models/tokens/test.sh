@@ -126,7 +126,7 @@ for t in begins.json sequence.json begins.gguf llama.gguf; do
 pianola: left out 1 times token 300, which stands between texts" "$(cat "$room/err")"
     expect "$t: a token before each text" "299 259 260 261 108 100 300 299 259 260 261 108 100" "$(ids "$room/t.bin" | tail -n 1)"
 done
-# around TOKENIZER ONE TWO SAID: checks the tokens of one text, of two, and what is left out on the way back.
+# around TOKENIZER ONE TWO SAID: checks the tokens of one text and of two, and what decoding leaves out.
 around() {
     tokens "$room/a.txt" --tokenizer "$room/$1"
     expect "$1: a text" "$2" "$(ids "$room/t.bin" | tail -n 1)"

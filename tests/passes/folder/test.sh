@@ -61,7 +61,7 @@ expect "a file without a record belongs to the user" "" "$(echo '/* Rank 9 */' >
 holds "it stays" $(programs 4) rank9.cu
 rm "$out/rank9.cu"
 
-# ---- files that somebody changed or added are never lost ----
+# ---- files that a user changed or added are never lost ----
 
 compile 1f1b $model -D workers=8
 echo "// mine" >>"$out/rank7.cu"

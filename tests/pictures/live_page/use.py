@@ -162,7 +162,7 @@ def machines():
     expect("the verdict names the shortage", True, re.fullmatch(r"Error: rank \d needs \d+ bytes, \d+ more than the cluster's memory of 6", text("verdict")) is not None)
     after(lambda: choose("cluster", ""))
 
-    # Links have seconds, but jobs have no speed: one click sets what the error asks for.
+    # Links have seconds, but jobs have no speed: one click sets the parameter that the error asks for.
     after(lambda: choose("model", "schedules/models/gpt.lua"))
     after(lambda: choose("cluster", "schedules/clusters/latency.lua"))
     expect("large figures have a readable unit", True, " GFLOP" in text("figures"))

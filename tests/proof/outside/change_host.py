@@ -302,7 +302,7 @@ def passed_on_of_another(d, rng):
 
 @kind
 def freed_before_it_is_passed_on(d, rng):
-    """Lets the last job that reads the weights free them; nobody waits for the SERVE."""
+    """Lets the last job that reads the weights free them, without a wait for the SERVE."""
     x = an_ins(d, rng, passes_on)
     if not x:
         return False
