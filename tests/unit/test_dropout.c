@@ -81,7 +81,7 @@ Test(dropout, never_the_same_twice) {
         int same = i < 4 ? agreeing(other[i], 0) : agreeing(usual, 1);
         cr_assert(abs(same - ROWS * COLUMNS / 2) < 4 * (int)sqrt(ROWS * COLUMNS / 4.0), "%d: %d agree", i, same);
     }
-    for (int r = 1; r < ROWS; r++) /* rows have different masks */
+    for (int r = 1; r < ROWS; r++) /* no two rows share a mask */
         cr_assert(memcmp(whole, whole + r * COLUMNS, COLUMNS * sizeof *whole));
 }
 

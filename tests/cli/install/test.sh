@@ -148,7 +148,7 @@ starts "pianola: error: nothing says which rank this is: start it with mpirun or
 rm "c d/rank2"
 starts "pianola: error: c d/rank2: $there" RANK=2 --
 env -u OMPI_COMM_WORLD_RANK "c d/rank" >/dev/null 2>&1
-expect "nothing says a rank: exit code" 2 $?
+expect "no variable gives the rank: exit code" 2 $?
 expect "from its own folder" "rank 1 of 0: " "$(cd "c d" && RANK=1 ./rank)"
 expect "through sh" "rank 1 of 0: " "$(cd "c d" && RANK=1 sh rank)"
 if command -v shellcheck >/dev/null; then

@@ -190,7 +190,7 @@ expect "one thread while it waits" 1 "$(ls /proc/$!/task | wc -l)"
 cat $S >&3
 exec 3>&-
 wait $!
-expect "a script that comes through a pipe" 0 $?
+expect "a script from a pipe" 0 $?
 
 # Output to a pipe does not depend on the terminal.
 expect "a pipe's width does not follow the terminal's" \

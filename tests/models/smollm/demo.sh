@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `make demo-smollm`: SmolLM2-135M-Instruct, a published language model, fine-tuned on a dictionary by four ranks, each
-# a process of its own, under two schedules and by one rank, which all come to the same bits. Says what it does.
+# a process of its own, under two schedules and by one rank, which all give the same bits. Reports each step.
 #
 #   tests/models/smollm/demo.sh MODEL.gguf TEXT ROOM    # with STEPS=24
 set -euo pipefail

@@ -149,7 +149,8 @@ refuses "a checkpoint's own file as output" "$one: is inside a checkpoint's fold
 refuses "no folder" "\`export-weights\` needs a folder of checkpoints; see \`pianola help export-weights\`"
 refuses "two folders" "\`export-weights\` takes one folder, but got 'b' too" "$ck" b
 refuses "a step that is no number" "--step x: expected a whole number of at least 0" "$ck" --step x
-refuses "an option of others" "\`export-weights\` takes no --data; see \`pianola help export-weights\`" "$ck" --data x
+refuses "an option of other commands" \
+    "\`export-weights\` takes no --data; see \`pianola help export-weights\`" "$ck" --data x
 if [ "$(id -u)" != 0 ]; then
     mkdir "$room/locked" && chmod 500 "$room/locked"
     refuses "a locked folder" "$room/locked/out.tmp: Permission denied" "$ck" -o "$room/locked/out"

@@ -155,7 +155,7 @@ for bucket in 100000000 50000000 25000000 10000000 1000000; do
     other=$(figure makespan schedules/ddp.lua $slowly -D bucket=$bucket)
     expect "ddp, bucket $bucket: no faster ($other)" yes "$(awk -v a="$best" -v b="$other" 'BEGIN { print a <= b ? "yes" : a }')"
 done
-expect "ddp, 25 MB: 13 pieces for GPT-2, including the table, none for the loss" 15 "$(ranks reductions schedules/ddp.lua $slowly -D bucket=25000000 | cut -d, -f1)"
+expect "ddp, 25 MB: 13 pieces for GPT-2, including the table's, and none for the loss" 15 "$(ranks reductions schedules/ddp.lua $slowly -D bucket=25000000 | cut -d, -f1)"
 
 # All kinds of homes: any pieces and rounds move the same bytes and train to the bits of one rank.
 weights() { "$PIANOLA" run "$@" $wide --steps 3 2>&1 | sed -nE 's/^weights +([0-9a-f]*) .*/\1/p;/error:/p'; }

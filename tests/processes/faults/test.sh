@@ -146,7 +146,7 @@ expect "a thread that stops: how to resume" yes \
     "$(says "^pianola: rank 0: to continue from the newest checkpoint in $saved, start the run again with --resume\$")"
 rm -rf "$saved"
 "$PIANOLA" run schedules/1f1b.lua "${integers[@]}" --steps 3 --deadline 20 >"$room/out0" 2>"$room/err0"
-expect "threads that come in time" "0 $("$PIANOLA" run schedules/1f1b.lua "${integers[@]}" --steps 3 --json 2>/dev/null | sed -nE 's/^  "weights": "(.*)",?$/\1/p')" "$? $(weights)"
+expect "threads that arrive in time" "0 $("$PIANOLA" run schedules/1f1b.lua "${integers[@]}" --steps 3 --json 2>/dev/null | sed -nE 's/^  "weights": "(.*)",?$/\1/p')" "$? $(weights)"
 
 # At the end of a run under mpirun, too, a rank that stops must not hold up the others forever.
 echo '#include <signal.h>
