@@ -150,6 +150,8 @@ Test(emit_grid, quantises_what_is_too_wide) {
                                                        "\n"
                                                        "        F forward   B full backward   . idle\n"
                                                        "        1 cell = 3 units; the numbers are microbatches\n"
+                                                       "        where jobs are shorter than a cell, their letters take "
+                                                       "turns, each as often as its share of the time\n"
                                                        "        a larger --width, or show's --from and --to, makes "
                                                        "room for all numbers\n"),
                  0, "%s", grid(d, "F", 16, false, true));

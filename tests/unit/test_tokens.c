@@ -214,7 +214,7 @@ Test(tokens, refusals) {
     refuses("{\"pre_tokenizer\": {\"type\": \"Metaspace\"}, " MODEL("") "}", "a pre_tokenizer of type 'Metaspace'");
     refuses("{\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true}, " MODEL("") "}",
             "add_prefix_space");
-    refuses("{\"pre_tokenizer\": " SEQUENCE(BYTES ", " SPLIT("a")) ", " MODEL("") "}", "behind ByteLevel");
+    refuses("{\"pre_tokenizer\": " SEQUENCE(BYTES ", " SPLIT("a")) ", " MODEL("") "}", "after ByteLevel");
     refuses("{\"pre_tokenizer\": " SEQUENCE("{\"type\": \"Split\", \"pattern\": {\"String\": \"a\"}, \"behavior\": "
                                             "\"MergedWithNext\"}, " BYTES) ", " MODEL("") "}",
             "MergedWithNext");
@@ -248,7 +248,7 @@ Test(tokens, refusals) {
     refuses("{" PRE "\"model\": {\"vocab\": {\"a\": 4294967295}, \"merges\": []}}", "token 4294967295: at most");
     refuses("{" PRE "\"model\": {\"vocab\": {\"a\": -1}, \"merges\": []}}", "expected a whole number");
     refuses("{" PRE "\"model\": {\"vocab\": {\"\\ud800\": 1}, \"merges\": []}}", "half of a surrogate pair");
-    refuses("{" PRE "\"model\": {\"vocab\": {\"\\x\": 1}, \"merges\": []}}", "no letter that may follow");
+    refuses("{" PRE "\"model\": {\"vocab\": {\"\\x\": 1}, \"merges\": []}}", "a letter that is not allowed");
     free_all();
 }
 

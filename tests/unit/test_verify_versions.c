@@ -42,7 +42,7 @@ Test(verify_versions, follow_the_rules) {
             bool right = rule == READ_FORWARD || rule == 2 - s || (s == 2 && rule == READ_LATEST) ||
                          (s == 0 && rule == READ_INPUT);
             const char *why = with_rule(&c, s, OP_B, rule);
-            cr_expect(right ? !why : why && (strstr(why, "and must read") || strstr(why, "for want of")),
+            cr_expect(right ? !why : why && (strstr(why, "but must read") || strstr(why, "are missing, which")),
                       "stage %d, rule %d: %s", s, rule, why);
         }
 }
@@ -111,7 +111,7 @@ Test(verify_versions, of_forwards_repeat) {
     c.spec->updates.reads[job_at(c.spec, 0, 2, OP_F)] = 1;
     cr_expect(!wrong(&c), "%s", wrong(&c));
     c.spec->updates.reads[job_at(c.spec, 0, 1, OP_B)] = 2; /* no two updates precede it here, but two do later */
-    cr_expect(wrong(&c) && strstr(wrong(&c), "for want of 2 updates"), "%s", wrong(&c));
+    cr_expect(wrong(&c) && strstr(wrong(&c), "because 2 updates are missing"), "%s", wrong(&c));
 }
 
 Test(verify_versions, and_updates_are_those_of_the_script) {
