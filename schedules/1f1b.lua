@@ -1,8 +1,8 @@
 -- 1F1B: a stage per rank; after a warm-up, one forward and one backward in turn.
--- Narayanan 2019, "PipeDream: Generalized Pipeline Parallelism for DNN Training", section 3.2; with the flush at the
--- end of a step as in Narayanan 2021, "Memory-Efficient Pipeline-Parallel DNN Training", section 3.2. Rank r runs
--- P - r forwards, then a backward and a forward in turn, so that it holds at most P - r microbatches: GPipe's makespan
--- with less memory.
+-- Narayanan 2019, "PipeDream: Generalized Pipeline Parallelism for DNN Training", section 3.2; with a flush at the end
+-- of each step, as in Narayanan 2021, "Memory-Efficient Pipeline-Parallel DNN Training", section 3.2. Rank r runs P - r
+-- forwards, then a backward and a forward in turn, so that it holds at most P - r microbatches: GPipe's makespan with
+-- less memory.
 --
 -- pianola show schedules/1f1b.lua
 --| time    0              5              10             15             20             25             30

@@ -1,7 +1,7 @@
 -- 2BP: weight gradients split off and run where a rank would idle; on naive, GPipe's or 1F1B's order.
--- Rae 2024, "2BP: 2-Stage Backpropagation", figure 1. The paper's 1F1B-1 has as many microbatches as ranks
--- (batches = workers), its 1F1B-2 twice as many; its naive pipeline has one. Unlike in ZB-H1, nothing limits the memory
--- that waiting weight gradients hold.
+-- Rae 2024, "2BP: 2-Stage Backpropagation", figure 1. In the paper, 1F1B-1 has as many microbatches as ranks (batches =
+-- workers), 1F1B-2 has twice as many, and the naive pipeline has one. Unlike in ZB-H1, nothing limits the memory held
+-- by delayed weight gradients.
 --
 -- pianola show schedules/2bp.lua
 --| time    0              5              10             15             20             25

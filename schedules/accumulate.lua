@@ -1,7 +1,8 @@
 -- FSDP with gradient accumulation: each rank runs several microbatches per step, one after the other.
--- With room for all stages, weights are gathered once and gradients reduced once, however many microbatches there are. With
--- slots = 0 and sums = 1 nothing is kept: each microbatch takes two gathers and a reduction of every stage, which is
--- ZeRO-3's default (Rajbhandari 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", section 5.3).
+-- With room for all stages, weights are gathered once and gradients reduced once, however many microbatches there are.
+-- With slots = 0 and sums = 1 nothing is kept: each microbatch needs two gathers and a reduction of every stage, which
+-- is ZeRO-3's default (Rajbhandari 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
+-- section 5.3).
 --
 -- pianola show schedules/accumulate.lua
 --| time    0       2       4       6       8       10      12      14      16      18      20      22

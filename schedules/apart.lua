@@ -1,6 +1,6 @@
 -- Forward and backward apart: a stage's forwards run on one rank, its backwards in turn on others.
--- Backwards take twice as long, so there are two ranks for them. The stash travels, so forward ranks keep no activations.
--- The forward rank owns the weights; the others fetch them and send their gradients home.
+-- Backwards take twice as long, so each stage has two ranks for them. The stash travels, so forward ranks keep no
+-- activations. The forward rank owns the weights; the others fetch them and send their gradients home.
 -- Rahimi 2025, "Unifying Parallelization Schemes to Train Deep Nets": w(s,b,d) may place F and B of a stage apart.
 --
 -- pianola show schedules/apart.lua

@@ -13,8 +13,8 @@
 --|  period                           |----------------------------------------------|
 --| rank 3  F3F3F3F3B3- B3- B3- B3- F7F7F7F7B7- B7- B7- B7- F F F F B11 B11 B11 B11 F F F F B15 B15 B15 B15
 --|  period                           |----------------------------------------------|
--- Workers may drift apart by default. With slack = n, none begins its k-th microbatch before all have ended their
--- (k-n)-th, which also makes long steps periodic if workers differ in speed.
+-- By default, workers may drift apart. With slack = n, no worker begins its k-th microbatch before all have ended their
+-- (k-n)-th. This also makes long steps periodic if workers differ in speed.
 local p = params { workers = 4, stages = 4, batches = 24, slack = 0 }
 
 -- The default dependencies, and every worker's microbatch `slack` turns ago.

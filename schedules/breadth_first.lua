@@ -1,6 +1,6 @@
 -- Breadth first: looped GPipe, all microbatches through a chunk of stages before the next chunk.
 -- Lamy-Poirier 2022, "Breadth-First Pipeline Parallelism", section 4: rank r has the stages r, r + P, ...; its bubble
--- is GPipe's divided by the number of chunks, (P - 1) / (M V), and every activation lives until the backward.
+-- is GPipe's divided by the number of chunks, (P - 1) / (M V), and every activation lives until its backward.
 --
 -- pianola show schedules/breadth_first.lua
 --| time    0         10        20        30        40        50

@@ -1,5 +1,5 @@
 -- BSP: bulk synchronous data parallelism; a microbatch per worker, then all sum their gradients and update.
--- Valiant 1990, "A Bridging Model for Parallel Computation"; the data parallelism that PipeDream is compared with
+-- Valiant 1990, "A Bridging Model for Parallel Computation"; PipeDream's paper compares against this data parallelism
 -- (Narayanan 2019, section 2.1). With one worker, it is a single machine that updates after each microbatch.
 --
 -- pianola show schedules/bsp.lua

@@ -1,5 +1,5 @@
 -- Chimera: two pipelines through the same ranks, one from each end: half the bubble of 1F1B.
--- Each has a copy of the weights. Each works in exactly the slots that the other leaves idle.
+-- Each pipeline has a copy of the weights, and uses exactly the slots that the other leaves idle.
 -- Li and Hoefler 2021, "Chimera: Efficiently Training Large-Scale Neural Networks with Bidirectional Pipelines",
 -- section 3.1; more than P microbatches as in section 3.5, by direct concatenation of units of P. Even microbatches
 -- go down, odd ones up.

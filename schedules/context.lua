@@ -1,8 +1,8 @@
 -- Context parallelism on a pipeline: 1F1B whose stages are teams over the sequence.
--- A model with parallel = "context" or "ulysses" gives each member some rows of every microbatch, so that a member
--- holds a part of each activation and does a part of the attention, however long the sequence is. Members send their
--- own rows to the next stage. All members have all weights, and sum their gradients at the end as replicas do.
--- Llama Team 2024, "The Llama 3 Herd of Models", section 3.3.2; Jacobs 2023, "DeepSpeed Ulysses", section 3.
+-- A model with parallel = "context" or "ulysses" gives each member some rows of every microbatch, so a member holds a
+-- part of each activation and computes a part of the attention, however long the sequence is. Members send their own
+-- rows to the next stage. All members have all weights, and sum their gradients at the end, like replicas. Llama Team
+-- 2024, "The Llama 3 Herd of Models", section 3.3.2; Jacobs 2023, "DeepSpeed Ulysses", section 3.
 --
 -- pianola show schedules/context.lua
 --| time    0              5              10             15             20             25

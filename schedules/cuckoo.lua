@@ -1,5 +1,6 @@
 -- Cuckoo: a pipeline in which late ranks take the last backwards of early ones: less memory, more time.
--- Late ranks hold activations only for a short time. The stash goes there, and the gradient back home.
+-- Late ranks hold activations only for a short time. The stash goes to the late rank, and the gradient comes back to
+-- the stage's own rank.
 -- Rahimi 2025, "Unifying Parallelization Schemes to Train Deep Nets", the simulator's notebook, "Cuckoo Scheduling",
 -- where workers = 64 and batches = 128. Backwards of stages below cutoff, of microbatches from first on, move to
 -- ranks from cutoff + gap on, closer together towards the end.

@@ -1,8 +1,9 @@
 -- Distributed Data Parallelism: each rank has all the weights and computes its microbatches alone.
 -- Rahimi 2025, "Unifying Parallelization Schemes to Train Deep Nets", section "Formal definitions of distributed
 -- schedules": w = (b, b), with as many workers as microbatches. Here b may exceed the workers and wraps around.
--- A stage's gradient is summed as soon as its last backward has run, or piece by piece while it runs: bucket, in bytes (Li
--- 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", section 3.2.3); 0: by the cost of links.
+-- A stage's gradient is summed as soon as its last backward has run, or piece by piece while it runs. bucket: bytes per
+-- piece (Li 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", section 3.2.3); 0: chosen
+-- by the cost of the links.
 --
 -- pianola show schedules/ddp.lua
 --| time    0       2       4       6       8       10

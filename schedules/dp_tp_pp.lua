@@ -1,8 +1,8 @@
 -- Data, tensor and pipeline parallelism: replicas of a pipeline whose stages are teams ("3D").
--- Ranks are numbered within a team first, then by stage, then by replica: a team exchanges most, so its members are
--- nearest to each other. Member i of a stage's team sums its part of the gradient with member i of the other replicas.
--- split: weight gradients run where a rank would idle, as in 2bp.lua (Rae 2024, "2BP: 2-Stage Backpropagation").
--- zero = 1: the replicas shard the optimizer state; zero = 2: also the gradient.
+-- Ranks are numbered within a team first, then by stage, then by replica: a team exchanges the most data, so its
+-- members are nearest to each other. Member i of a stage's team sums its part of the gradient with member i of the
+-- other replicas. split: weight gradients run where a rank would idle, as in 2bp.lua (Rae 2024, "2BP: 2-Stage
+-- Backpropagation"). zero = 1: the replicas shard the optimizer state; zero = 2: also the gradient.
 -- Narayanan 2021, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", section 3.
 --
 -- pianola show schedules/dp_tp_pp.lua

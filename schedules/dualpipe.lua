@@ -38,7 +38,7 @@ end
 local sequence = {}
 for r = 0, P - 1 do sequence[r + 1] = order(r) end
 
--- (P / 2 - 1)(F&B + B - 3 W) idle per rank, as the repository above has it, where F&B = F + B takes 3.
+-- (P / 2 - 1)(F&B + B - 3 W) idle per rank, as the repository above states it, where F&B = F + B takes 3.
 return schedule {
   workers = P, stages = P, batches = M, sequence = sequence, overlap = p.overlap,
   bubble = p.overlap == 0 and (P - 2) / (3 * M + P - 2) or nil,

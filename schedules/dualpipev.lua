@@ -32,7 +32,7 @@ end
 local sequence = {}
 for r = 0, P - 1 do sequence[r + 1] = order(r) end
 
--- (P - 1)(F&B + B - 3 W) idle per rank, as the repository above has it for 2 P stages, where F&B = F + B takes 3.
+-- (P - 1)(F&B + B - 3 W) idle per rank, as the repository above states it for 2 P stages, where F&B = F + B takes 3.
 return schedule {
   workers = P, stages = 2 * P, batches = M, sequence = sequence, overlap = p.overlap,
   bubble = p.overlap == 0 and (P - 1) / (3 * M + P - 1) or nil,

@@ -1,6 +1,6 @@
 -- FSDP between teams: each member's part of a stage is sharded over the ranks with the same place in their teams.
--- A team computes a microbatch; member i gathers its part of a stage from the members i of all teams, and its gradient is
--- scattered among them. So a rank gathers 1 / tensor of the bytes of FSDP over all ranks, from fewer ranks.
+-- A team computes a microbatch; member i gathers its part of a stage from member i of every team, and its gradient is
+-- scattered among the same ranks. So a rank gathers 1 / tensor of the bytes of FSDP over all ranks, from fewer ranks.
 -- Liang 2024, "TorchTitan: One-stop PyTorch native solution for production ready LLM pre-training", section 2: tensor
 -- parallelism inside nodes, FSDP between them.
 --

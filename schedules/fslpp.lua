@@ -2,7 +2,7 @@
 -- The ranks of the same stage in other groups fetch them.
 -- Rahimi 2025, "Unifying Parallelization Schemes to Train Deep Nets", section "Formal definitions of distributed
 -- schedules": home h(s, s), compute h(s, b), where group is the paper's R; oldest batch first, as in its simulator.
--- -D sharded=true: each stage is cut over all ranks that compute it, one per group, instead.
+-- -D sharded=true: instead, each stage is sharded over all ranks that compute it, one per group.
 --
 -- pianola show schedules/fslpp.lua
 --| time    0              5              10             15             20

@@ -1,7 +1,7 @@
 -- GPipe: a stage per rank; all forwards, then all backwards.
 -- Every rank holds all microbatches at the peak.
 -- Huang 2019, "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism", section 2.3;
--- as w = (s, s) in Rahimi 2025, "Unifying Parallelization Schemes to Train Deep Nets".
+-- w = (s, s) in Rahimi 2025, "Unifying Parallelization Schemes to Train Deep Nets".
 --
 -- pianola show schedules/gpipe.lua
 --| time    0              5              10             15             20             25             30

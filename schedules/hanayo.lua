@@ -1,7 +1,7 @@
 -- Hanayo: a pipeline that goes down the ranks and back up, waves times: 2 x waves stages per rank.
 -- Its bubbles are as small as Chimera's, without a second copy of the weights; more waves make them even smaller.
 -- Liu 2023, "Hanayo: Harnessing Wave-like Pipeline Parallelism for Enhanced Large Model Training Efficiency", section
--- 3; more than P microbatches as units of P, one after the other.
+-- 3; more than P microbatches run as units of P, one after the other.
 --
 -- pianola show schedules/hanayo.lua
 --| time    0              5              10             15             20             25             30             35
@@ -12,8 +12,8 @@
 local p = params { workers = 4, waves = 1, batches = 4 }
 local P, S = p.workers, 2 * p.workers * p.waves
 
--- The slot of a job, if F and B take one slot each: microbatches enter every other slot, because a rank on their way
--- down is on their way back up too. The next unit of P enters after 2 S slots, the work of one unit.
+-- The slot of a job, if F and B take one slot each: microbatches enter every other slot, because they pass each rank
+-- both on their way down and on their way back up. The next unit of P enters after 2 S slots, the work of one unit.
 local function slot(s, b, d)
   return 2 * S * (b // P) + 2 * (b % P) + (d == "F" and s or 2 * S - 1 - s)
 end

@@ -1,12 +1,13 @@
 -- HelixPipe: attention, which has no weights, leaves the pipeline: its microbatches run on all ranks at once.
 -- "HelixPipe: Efficient Distributed Training of Long Sequence Transformers with Attention Parallel Pipeline Parallelism", 2025
 -- (arXiv 2507.00394), and its code, github.com/code-tunnel/Megatron-LM, megatron/core/pipeline_parallel/attn_pipe_schedule.py.
--- Rank r has the weights between the attentions of layers r - 1 and r, r + P - 1 and r + P, ... It computes with them
--- for a group of microbatches, whose attentions the ranks after it share. The next rank has the first of these, and the
--- next weights. With two folds, microbatches come in pairs: one is computed while the other's tensors travel. The
--- backwards are the forwards in reverse, so that the last microbatch in is the first out.
--- A layer is four stages: queries, keys and values; attention; its output projection; MLP. Stage 0 is the embedding. Such a
--- model is models/gpt_stages.lua.
+-- Rank r has the weights between the attentions of layers r - 1 and r, r + P - 1 and r + P, ... It computes the layers
+-- with these weights for a group of microbatches, whose attentions the ranks after it share. The next rank runs the
+-- first of these attentions, and has the next weights. With two folds, microbatches come in pairs: one is computed
+-- while the other's tensors travel. The backwards are the forwards in reverse, so that the last microbatch in is the
+-- first out.
+-- A layer is four stages: queries, keys and values; attention; its output projection; MLP. Stage 0 is the embedding.
+-- models/gpt_stages.lua is such a model.
 --
 -- pianola show schedules/helixpipe.lua
 --| time    0         10        20        30        40        50        60        70        80        90        100

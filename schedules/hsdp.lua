@@ -1,5 +1,5 @@
 -- Hybrid sharding: each stage is cut over the ranks of a group, and the groups are replicas.
--- Gathers stay inside a group, such as a node; only shards of gradients cross.
+-- Gathers stay inside a group, such as a node; only gradient shards cross between groups.
 -- Zhao 2023, "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel", section 3.2.2.
 --
 -- pianola show schedules/hsdp.lua

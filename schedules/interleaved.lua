@@ -2,9 +2,10 @@
 -- Narayanan 2021, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", section 2.2.2: rank r
 -- has the stages r, r + P, ...; a group of microbatches goes through all chunks before the next group. The bubble is 1F1B's
 -- divided by the number of chunks, (P - 1) / (M V); rank 0 holds (V - 1) G + 2 (P - 1) + 1 activations, with G microbatches
--- in a group. In the paper P divides M and G = P; here groups have at least P, and differ by at most one. With fewer groups
--- it is the hybrid of depth and breadth first (Lamy-Poirier 2023, "Breadth-First Pipeline Parallelism"): a stage's next
--- microbatches run while its first is on its way, so that with G above P latency costs no more than breadth first.
+-- in a group. In the paper P divides M and G = P; here groups have at least P, and differ by at most one. With fewer
+-- groups it is the hybrid of depth first and breadth first (Lamy-Poirier 2023, "Breadth-First Pipeline Parallelism"): a
+-- stage's next microbatches run while its first one is in flight, so with G above P latency costs no more than in
+-- breadth first.
 --
 -- pianola show schedules/interleaved.lua
 --| time    0         10        20        30        40        50

@@ -1,11 +1,12 @@
 -- 1F1B over links with latency: extra warm-up forwards cover the messages in flight.
 -- 1F1B (Narayanan 2019) loses 2 c for nearly every microbatch if a message takes c: a rank's next forward waits for a
--- backward that is still on its way. Rank r of P is P - 1 - r hops from the last, and each hop there and back takes 2 c,
--- so with ceil(2 c / (F + B)) more forwards per hop, it always has one to run meanwhile:
+-- backward that is still on its way. Rank r of P is P - 1 - r hops from the last, and a round trip over each hop takes
+-- 2 c, so with ceil(2 c / (F + B)) more forwards per hop, it always has one to run in the meantime:
 --   warm-up  P - r + (P - 1 - r) ceil(2 c / (F + B))     makespan  (M + P - 1)(F + B) + 2 (P - 1) c
--- which no order of P stages on P ranks beats: the last rank's work comes after P - 1 hops, and before P - 1 others. The
--- extra forwards per hop must be whole: rounded over all hops instead, this strict order idles. The price is memory, as
--- rank r holds its warm-up. latency: in units of cost, as latency.lua has it; cycle: F + B of a microbatch on a rank.
+-- No order of P stages on P ranks is faster: the last rank's work comes after P - 1 hops and before P - 1 others. The
+-- extra forwards are rounded up per hop: if rounded once over all hops, this strict order would idle. The cost is
+-- memory, as rank r holds its warm-up microbatches. latency: in units of cost, as in latency.lua; cycle: F + B of a
+-- microbatch on a rank.
 --
 -- pianola show schedules/latency_1f1b.lua
 --| time    0              5              10             15             20             25             30

@@ -1,6 +1,6 @@
 -- Naive model parallelism: a stage per rank, and one microbatch at a time.
--- The baseline of GPipe: Huang 2019, "GPipe: Efficient Training of Giant Neural Networks using Pipeline
--- Parallelism", figure 2(b). Only one rank is busy at any time: the makespan is M P (F + B).
+-- GPipe's baseline: Huang 2019, "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism", figure
+-- 2(b). Only one rank is busy at any time: the makespan is M P (F + B).
 --
 -- pianola show schedules/naive.lua
 --| time    0         10        20        30        40        50        60        70        80        90

@@ -1,9 +1,9 @@
 -- Overflow: a pipeline with extra ranks that take the first backwards of early stages: less memory.
 -- The extra ranks own no stage. The activations of early stages live longest; their stash goes to an extra rank, and
--- the gradient back home: no more time, but more ranks.
+-- the gradient comes back. This takes no more time, but more ranks.
 -- Rahimi 2025, "Unifying Parallelization Schemes to Train Deep Nets", the simulator's notebook, "Cuckoo Scheduling",
--- where stages = 64, extra = 30 and batches = 128. Only backwards of stages below stages - extra and of microbatches
--- below moved overflow.
+-- where stages = 64, extra = 30 and batches = 128. Only backwards with s < stages - extra and b < moved go to the extra
+-- ranks.
 --
 -- pianola show schedules/overflow.lua
 --| time    0              5              10             15             20             25             30

@@ -1,6 +1,6 @@
 -- PipeDream-2BW: two versions of the weights on every stage, whatever the depth.
 -- Narayanan 2021, "Memory-Efficient Pipeline-Parallel DNN Training", section 3.1. Gradients are summed over `update`
--- microbatches, at least as many as there are stages; microbatches of the k-th update read the weights without the
+-- microbatches, at least as many as there are stages; microbatches of the k-th update read weights that lack the
 -- (k-1)-th: a delay of one update on every stage.
 --
 -- pianola show schedules/pipedream_2bw.lua

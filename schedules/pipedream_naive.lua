@@ -1,6 +1,6 @@
 -- Naive pipelining without flushes: every job reads the newest weights, so a backward's differ from its forward's.
 -- Harlap 2018, "PipeDream: Fast and Efficient Pipeline Parallel DNN Training", section 3.3, explains why the result is
--- not the gradient of any loss. It is here for comparison.
+-- not the gradient of any loss. It is included for comparison.
 --
 -- pianola show schedules/pipedream_naive.lua
 --| time    0         5         10        15        20        25        30        35        40

@@ -1,6 +1,6 @@
 -- PipeDream with vertical sync: a microbatch reads the weights that the input stage had when it entered.
--- Harlap 2018, "PipeDream: Fast and Efficient Pipeline Parallel DNN Training", section 3.3. Staleness is P - 1 on all of
--- the P stages, so the last one keeps as many versions as the first; it trains like data parallelism with that delay.
+-- Harlap 2018, "PipeDream: Fast and Efficient Pipeline Parallel DNN Training", section 3.3. Staleness is P - 1 on all P
+-- stages, so the last one keeps as many versions as the first; it trains like data parallelism with that delay.
 --
 -- pianola show schedules/pipedream_vertical.lua
 --| time    0         5         10        15        20        25        30        35        40

@@ -1,7 +1,6 @@
 -- Replicated stages: a 1F1B pipeline with more ranks for stages that take longer.
 -- Microbatch b of a stage with r ranks runs on its rank b mod r, forward and backward; its ranks sum their gradients.
--- Narayanan 2019, "PipeDream: Generalized Pipeline Parallelism for DNN Training", section 3.2 (1F1B-RR); with a
--- flush.
+-- Narayanan 2019, "PipeDream: Generalized Pipeline Parallelism for DNN Training", section 3.2 (1F1B-RR), with a flush.
 --
 -- pianola show schedules/replicated.lua
 --| time    0              5              10             15             20             25
@@ -18,7 +17,7 @@ for s = S, 1, -1 do
 end
 for s = 1, S do first[s] = left[1] - left[s] end
 
--- 1F1B on each rank: enough forwards ahead to keep it and all later ranks busy.
+-- 1F1B on each rank: enough warm-up forwards to keep it and all later ranks busy.
 local function turn(s, b, d)
   local r = p.replicas[s + 1]
   local k, warmup = b // r, (left[s + 1] + r - 1) // r

@@ -2,7 +2,7 @@
 -- Ao 2024, "Seq1F1B: Efficient Sequence-Level Pipeline Parallelism for Large Language Model Training", section 3. The
 -- first backward belongs to a microbatch's last slice, so rank r runs P - 1 - r + Q forwards of slices, then a backward
 -- and a forward in turn. The makespan is TeraPipe's, and rank r holds P - 1 - r + Q slices, little more than one
--- microbatch. If slices differ in cost, every turn waits for the longest, so they should be cut by cost.
+-- microbatch. If slices differ in cost, every turn waits for the slowest one, so they should be cut by cost.
 --
 -- pianola show schedules/seq1f1b.lua
 --| time    0              5              10             15             20             25             30
@@ -10,7 +10,7 @@
 --| rank 1   . F- F- F- F-  .  .  .  . B0.1- F- B0.0- F- B1.1- F- B1.0- F- B2.1-  . B2.0-  . B3.1- B3.0-  .  .
 --| rank 2   .  . F- F- F-  .  . B0.1- F- B0.0- F- B1.1- F- B1.0- F- B2.1- F- B2.0-  . B3.1- B3.0-  .  .  .  .
 --| rank 3   .  .  . F- F- B0.1- F- B0.0- F- B1.1- F- B1.0- F- B2.1- F- B2.0- F- B3.1- B3.0-  .  .  .  .  .  .
-local p = params { workers = 4, batches = 4, slices = 2, costs = {} } -- costs: of the slices' forwards
+local p = params { workers = 4, batches = 4, slices = 2, costs = {} } -- costs: the slices' forward costs
 local Q = p.slices
 
 return schedule {

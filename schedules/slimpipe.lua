@@ -1,9 +1,9 @@
 -- SlimPipe: 1F1B's order of slices, with several chunks of stages per rank.
 -- Li 2025, "SlimPipe: Memory-Thrifty and Efficient Pipeline Parallelism for Long-Context LLM Training". Rank r has the
--- stages r, r + P, ...; all slices of a microbatch go through a chunk before the next. At least as many slices as ranks
--- keep all of them busy: then M microbatches of Q slices take 3 (M Q V + P - 1), in units of one slice's forward
--- through one chunk. Rank r holds P - 1 - r + Q V of these, little more than its share of one microbatch. The paper
--- also moves attention between ranks, to even out slices; here slices are cut by cost instead.
+-- stages r, r + P, ...; all slices of a microbatch go through a chunk before the next. With at least as many slices as
+-- ranks, all ranks stay busy, and M microbatches of Q slices take 3 (M Q V + P - 1), in units of one slice's forward
+-- through one chunk. Rank r holds P - 1 - r + Q V activations of this size, little more than its share of one
+-- microbatch. The paper also moves attention between ranks, to even out slices; here slices are cut by cost instead.
 --
 -- pianola show schedules/slimpipe.lua
 --| time    0         5         10        15        20        25        30        35        40        45        50

@@ -1,8 +1,8 @@
 -- STP: braided pairs hide a team's exchanges, in a V of two stages per rank; for -D tensor=2 or more.
--- Qi 2025, "Synergistic Tensor and Pipeline Parallelism", and its code, github.com/MICLAB-BUPT/STP, stp/schedule.py:
--- the order, without its copies to host memory. A rank runs each forward together with a backward, another forward or a
--- weight gradient, part by part. Only forwards that fill the pipeline and backwards that drain it run alone. Rank r has
--- the stages r and 2 P - 1 - r, and their B is split where a rank would idle.
+-- Qi 2025, "Synergistic Tensor and Pipeline Parallelism", and its code, github.com/MICLAB-BUPT/STP, stp/schedule.py,
+-- from which this takes the order, but not the copies to host memory. A rank runs each forward together with a
+-- backward, another forward or a weight gradient, part by part. Only forwards that fill the pipeline and backwards that
+-- drain it run alone. Rank r has the stages r and 2 P - 1 - r, whose backwards are split where a rank would idle.
 --
 -- pianola show schedules/stp.lua
 --| time    0         10        20        30        40        50        60        70

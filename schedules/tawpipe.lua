@@ -2,8 +2,9 @@
 -- A stage's home shares it with its own group, all at once. In each other group, the first rank fetches it and passes it on.
 -- Each microbatch goes forward and then backward through all stages, so one weight arrives in each turn.
 -- Wu & Chen 2025, "TawPipe: Topology-Aware Weight Pipeline Parallelism for Accelerating Long-Context Large Models
--- Training", arXiv:2511.09741, and tawpipe.py of github.com/wuhouming/TawPipe, whose weight2rank is `home` here. There the
--- rank at the home's place fetches it for its group, and each group starts a turn after the one before it.
+-- Training", arXiv:2511.09741, and tawpipe.py of github.com/wuhouming/TawPipe, whose weight2rank is `home` here. In
+-- that code, the rank with the home's place in its own group fetches the stage, and each group starts a turn after the
+-- one before it.
 --
 -- pianola show schedules/tawpipe.lua
 --| time    0         5         10        15        20        25        30        35        40        45

@@ -1,8 +1,8 @@
 -- TeraPipe: GPipe's order of slices; each microbatch is cut along its sequence.
 -- Li 2021, "TeraPipe: Token-Level Pipeline Parallelism for Training Large-Scale Language Models", section 3. A token
--- attends to those before it, so a slice can follow the slices before it through the stages. P ranks with M microbatches
--- of Q slices take 3 (M Q + P - 1) slices' forwards, and hold M Q slices: GPipe's figures for M Q microbatches. Backwards
--- go from the last slice to the first.
+-- attends to those before it, so a slice can follow the slices before it through the stages. P ranks with M
+-- microbatches of Q slices take the time of 3 (M Q + P - 1) slice forwards, and hold M Q slices: GPipe's figures for M
+-- Q microbatches. Backwards go from the last slice to the first.
 --
 -- pianola show schedules/terapipe.lua
 --| time    0              5              10             15             20             25             30
@@ -10,7 +10,7 @@
 --| rank 1   . F- F- F- F- F- F- F- F-  .  .  .  .  .  . B0.1- B0.0- B1.1- B1.0- B2.1- B2.0- B3.1- B3.0-  .  .
 --| rank 2   .  . F- F- F- F- F- F- F- F-  .  .  . B0.1- B0.0- B1.1- B1.0- B2.1- B2.0- B3.1- B3.0-  .  .  .  .
 --| rank 3   .  .  . F- F- F- F- F- F- F- F- B0.1- B0.0- B1.1- B1.0- B2.1- B2.0- B3.1- B3.0-  .  .  .  .  .  .
-local p = params { workers = 4, batches = 4, slices = 2, costs = {} } -- costs: of the slices' forwards
+local p = params { workers = 4, batches = 4, slices = 2, costs = {} } -- costs: the slices' forward costs
 local Q = p.slices
 
 return schedule {

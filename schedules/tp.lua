@@ -1,7 +1,8 @@
 -- Tensor parallelism: one team of ranks computes every job, with gradients summed over microbatches.
--- The members divide each layer that the model allows to be split: its first matrix by columns, the second by rows, so
--- that a pair of them needs one sum of activations forward and one backward. Nothing else travels, and no rank idles.
--- Shoeybi 2019, "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism", section 3.
+-- The members divide each layer that the model marks with `split`: the first matrix by columns, the second by rows, so
+-- that each pair needs one all-reduce in the forward and one in the backward. There are no other messages, and no rank
+-- idles. Shoeybi 2019, "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism", section
+-- 3.
 --
 -- pianola show schedules/tp.lua
 --| time    0         5         10        15        20        25        30        35        40        45

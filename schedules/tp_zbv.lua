@@ -2,7 +2,7 @@
 -- Team k of P has the stages k (chunk 1 of the letters below: F, I, W) and 2 P - 1 - k (chunk 2: f, i, w), in the order of
 -- zbv.lua. A W exchanges nothing, so all of its time is computation.
 -- Qi 2023, "Zero Bubble Pipeline Parallelism", section 6; Narayanan 2021, "Efficient Large-Scale Language Model Training on
--- GPU Clusters Using Megatron-LM", section 2.3, on teams inside a node and pipelines between nodes.
+-- GPU Clusters Using Megatron-LM", section 2.3, for teams inside a node and pipelines between nodes.
 --
 -- pianola show schedules/tp_zbv.lua
 --| time    0         5         10        15        20        25        30        35        40        45        50

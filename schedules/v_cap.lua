@@ -1,8 +1,9 @@
 -- V-Cap: two chunks per rank in a V, under any cap on live activations; as fast as ZB-V with a cap of 2 P.
--- Qi 2024, "Pipeline Parallelism with Controllable Memory": the trade between memory and bubble, here as one rule. Room
--- for one activation is reserved for the second chunk, which prevents deadlock: at most cap - 1 microbatches of the
--- first chunk are in flight. From 4 P / 3 on, forwards come first; with less, the input gradients whose weight gradients
--- make room soonest. On 4 ranks no order is faster with a cap of 5 to 8; with few activations on more ranks, V-Half is.
+-- Qi 2024, "Pipeline Parallelism with Controllable Memory": the tradeoff between memory and bubble, here as one rule.
+-- Room for one activation is reserved for the second chunk, which prevents deadlock: at most cap - 1 microbatches of
+-- the first chunk are in flight. With a cap of at least 4 P / 3, forwards come first; with less, the input gradients
+-- whose weight gradients make room soonest. On 4 ranks no order is faster with a cap of 5 to 8; with few activations on
+-- more ranks, V-Half is.
 --
 -- pianola show schedules/v_cap.lua
 --| time    0         5         10        15        20        25        30        35        40        45        50
@@ -19,7 +20,7 @@ local function rank(s) return s < P and s or 2 * P - 1 - s end
 -- Priorities of the jobs that are ready on a rank: f is a forward of the second chunk, F of the first, and so on.
 local order = p.cap < 4 * P / 3 and { i = 1, f = 2, F = 3, I = 4 } or { f = 1, F = 2, I = 3, i = 4 }
 
--- The pattern that `pianola optimal` finds for 4 ranks and a cap of 5; no such rule gives it.
+-- The pattern that `pianola optimal` finds for 4 ranks and a cap of 5; no rule of this kind produces it.
 local function five()
   local function of(s)
     return function(x, k) return x == 0 and s or 7 - s, k end

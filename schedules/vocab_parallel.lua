@@ -1,8 +1,8 @@
 -- Vocabulary parallelism: a pipeline whose ranks all compute the last stage, the output, together.
 -- The output layer takes more time and memory than another layer of the model; here each rank has a part of its
 -- columns, and all compute it together. The other stages are as in 1F1B. Stage P, the output, sets the pace: between
--- two microbatches of it, each rank runs the forward and the backward that became ready during the previous one, so
--- that rank r holds up to 2 (P - r) - 1 activations of its stage.
+-- two of its microbatches, each rank runs the forward and the backward that became ready during the previous one. So
+-- rank r holds up to 2 (P - r) - 1 activations of its stage.
 -- Yeung 2024, "Balancing Pipeline Parallelism with Vocabulary Parallelism", which also delays part of the output's backward.
 --
 -- pianola show schedules/vocab_parallel.lua

@@ -1,10 +1,11 @@
 -- WeiPipe-Interleave: microbatches stay on their ranks, and weights travel, instead of activations.
--- In a turn, a rank runs a backward of one microbatch and a forward of the next: two weights arrive, one for each, from
--- the rank before, which uses them too; rank 0 takes them from their homes. If links take time, each rank therefore
+-- In a turn, a rank runs a backward of one microbatch and a forward of the next. The weights for both arrive from the
+-- rank before it, which uses them too; rank 0 takes them from their homes. If links take time, each rank therefore
 -- starts one transfer later than the rank before it.
 -- Lin 2025, "WeiPipe: Weight Pipeline Parallelism for Communication-Effective Long-Context Large Model Training", and the
--- forward_backward_step in weipipe.py of github.com/wuhouming/TawPipe. There each rank starts a turn after the one before
--- it, and gradients travel along with the weights; here each rank adds up its own and sends the sum home.
+-- forward_backward_step in weipipe.py of github.com/wuhouming/TawPipe. In that code, each rank starts a turn after the
+-- one before it, and gradients travel along with the weights; here each rank adds up its own gradients and sends the
+-- sum home.
 --
 -- pianola show schedules/weipipe.lua
 --| time    0       2       4       6       8       10      12      14      16      18      20      22

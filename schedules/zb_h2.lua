@@ -1,7 +1,8 @@
 -- ZB-H2: no bubble between a rank's first job and its last, in up to twice 1F1B's memory.
 -- Qi 2023, "Zero Bubble Pipeline Parallelism", section 2: ranks run ahead with 2 (P - r) - 1 forwards, so that the first
 -- input gradient finds them busy, and hold 2 P - 1 activations. A rank's span is its work when F = I = W; the makespan
--- is ZB-H1's, because the step ends for all ranks at once (the paper lets them begin the next step before that).
+-- equals ZB-H1's, because the step ends for all ranks at once (in the paper, ranks may begin the next step before
+-- that).
 --
 -- pianola show schedules/zb_h2.lua
 --| time    0              5              10             15             20             25

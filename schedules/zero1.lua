@@ -1,5 +1,5 @@
 -- ZeRO-1: like DDP, but the replicas divide the optimizer's state.
--- Each updates its piece of the weights and shares it: the same bytes travel as in DDP.
+-- Each replica updates its piece of the weights and shares it, so as many bytes travel as in DDP.
 -- Rajbhandari 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", sections 5.1 and 7.2.
 --
 -- pianola show schedules/zero1.lua

@@ -1,7 +1,7 @@
--- Links that are all alike, with a latency and a bandwidth. Without a model jobs cost units (F = 1, B = 2) and a tensor
--- is one byte, so latency counts in units too. With a model it counts in seconds, and so must jobs: give flops, the
--- FLOP per second of a rank. The default is a free link. host: the bandwidth of each rank's link to host memory;
--- memory: bytes of a rank.
+-- Identical links, with a latency and a bandwidth. Without a model, jobs cost units (F = 1, B = 2) and a tensor is one
+-- byte, so latency is in units too. With a model, latency is in seconds, so jobs must be too: set flops, the FLOP per
+-- second of a rank. Links are free by default. host: bandwidth of each rank's link to host memory; memory: bytes per
+-- rank.
 local p = params { latency = 0.0, bandwidth = math.huge, flops = 0.0, host = math.huge, memory = math.huge }
 
 return cluster {

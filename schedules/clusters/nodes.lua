@@ -1,5 +1,6 @@
 -- Nodes of equal devices. A link has the bandwidth of the narrowest level that it crosses: within a node, between nodes
--- of a rack, between racks. Each device has its own: contention above it (an oversubscribed switch) is not modelled.
+-- of a rack, between racks. Each device has its own links: contention beyond them (an oversubscribed switch) is not
+-- modelled.
 --
 --   -D kind=h100         a100, h100, h200, b200: SXM devices, 8 in a node; cpu: cores of a machine without GPUs
 --   -D devices=8         devices of a node; -D rack=0: nodes of a rack, 0: all nodes are in one

@@ -1,7 +1,7 @@
 -- AlexNet on images of 224 x 224, with one tower (Krizhevsky 2014, "One weird trick for parallelizing convolutional
 -- neural networks"; as torchvision builds it), as a model of costs: its layers' FLOP over `flops`, and their bytes. A
 -- layer's ReLU is in place. A backward takes twice as long as a forward; the first layer's takes as long as its
--- forward, since nobody needs the images' gradient.
+-- forward, since the images need no gradient.
 --
 --   -D batch=256         images per microbatch; PipeDream's minibatch per rank (Narayanan 2019)
 --   -D flops=12.4e12     FLOP/s that a rank reaches: a V100, as PipeDream's authors profiled it, 85.3 ms for 256 images

@@ -1,7 +1,7 @@
 -- GNMT with 16 LSTM layers, half of them in the encoder (Wu 2016, "Google's Neural Machine Translation System", section
 -- 3; the shape that MLPerf trained, of 1024 units and 32,320 tokens), as a model of costs: FLOP over `flops`, and
--- bytes. -D layers=8 is GNMT-8. It is a chain, but all layers of the decoder read the attention's context, so that this
--- crosses every cut after the attention beside their outputs. The encoder's output crosses the cut before it.
+-- bytes. -D layers=8 is GNMT-8. The layers form a chain, but all layers of the decoder read the attention's context, so
+-- every cut after the attention also carries this context. The cut before the attention carries the encoder's output.
 --
 --   -D batch=64 -D length=25   sentences per microbatch, PipeDream's minibatch per rank (Narayanan 2019); their tokens
 --   -D flops=7.8e12            FLOP/s that a rank reaches: a V100, as PipeDream's authors profiled GNMT-16, 520.5 ms for

@@ -1,6 +1,6 @@
 -- A byte-level GPT (Radford 2019, "Language Models are Unsupervised Multitask Learners", section 2.3: pre-norm blocks).
 -- parallel: how a team divides the model: "tensor"; "sequence", which also divides the layers between by rows; or
--- everything by rows, so that attention exchanges keys and values ("context") or heads ("ulysses").
+-- "context" and "ulysses", which divide everything by rows, so that attention exchanges keys and values, or heads.
 -- tied: the output layer uses the embedding's table, as in GPT-2, instead of its own weights.
 local p = params { layers = 4, width = 64, heads = 4, context = 64, rows = 4, precision = "fp32", tied = false,
   lr = 3e-3, decay = 0.0, warmup = 0, schedule = "constant", steps = 0, final = 0.0, clip = 0.0, post_validation = false, dropout = 0.0,

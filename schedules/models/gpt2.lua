@@ -4,8 +4,9 @@
 --
 -- As published: learned positions, pre-norm blocks with biases, gelu (its tanh form), a layernorm after the last block,
 -- and one token table for the embedding and, transposed, for the output. Not as published: no dropout; linear layers
--- start with a deviation of 1 / sqrt(columns of their input) instead of 0.02, the table's; and vocab is 50257 rounded
--- up to a multiple of 128, for faster products: the table has 47 more rows, for tokens that no text contains.
+-- start with a standard deviation of 1 / sqrt(columns of their input) instead of 0.02, which only the table has; and
+-- vocab is 50257 rounded up to a multiple of 128, for faster products: the table has 47 extra rows, for tokens that no
+-- text contains.
 -- -D vocab=50257 gives the published numbers of parameters: 124,439,808, 354,823,168, 774,030,080 and 1,557,611,200,
 -- and reads published weights (--weights).
 -- -D tied=false gives it an output layer of its own. Teams divide the table by tokens (-D tensor=4).

@@ -6,8 +6,8 @@
 -- width / heads. eps: added to a norm's variance. gate: "silu", or "gelu" for Gemma, which also scales its embedding.
 -- rope_factor and the three after it: the scaling of rope.
 -- parallel: how a team divides the model: "tensor"; "sequence", which also divides the layers between by rows; or
--- everything by rows, so that attention exchanges keys and values ("context") or heads ("ulysses").
--- size: "" for the numbers below, or a published model, with the full context that it has learned (-D context=N for
+-- "context" and "ulysses", which divide everything by rows, so that attention exchanges keys and values, or heads.
+-- size: "" for the numbers below, or a published model, with the full context that it was trained on (-D context=N for
 -- less; for Qwen2.5, the Instruct models' context). `pianola run --weights` reads its weights.
 local sizes = {   -- layers, width, heads, heads of keys and values, inner, vocab, base of rope, tied
   ["SmolLM2-135M"] = { 30, 576, 9, 3, 1536, 49152, 100000, true, context = 8192 },

@@ -1,6 +1,6 @@
 -- Skip connections across stages, as in U-Net (Ronneberger 2015, "U-Net: Convolutional Networks for Biomedical Image
--- Segmentation", figure 1; summed here rather than concatenated): going up, stage depth + i reads the sum of the
--- outputs of the stage below and, from the way down, of stage depth - 1 - i. So it needs stages = 2 * depth:
+-- Segmentation", figure 1; summed here rather than concatenated): on the way up, stage depth + i reads the output of
+-- the stage below, plus the output of stage depth - 1 - i from the way down. So it needs stages = 2 * depth:
 --
 --   pianola run schedules/graph.lua --model schedules/models/unet.lua -D workers=4 -D depth=2
 --

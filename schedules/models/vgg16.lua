@@ -1,6 +1,7 @@
 -- VGG-16 on images of 224 x 224 (Simonyan 2015, "Very Deep Convolutional Networks for Large-Scale Image Recognition",
 -- table 1, D), as a model of costs: its layers' FLOP over `flops`, and their bytes. A layer's ReLU is in place.
--- A backward takes twice as long as a forward; the first layer's as long, since nobody needs the images' gradient.
+-- A backward takes twice as long as a forward; the first layer's takes as long as its forward, since the images need no
+-- gradient.
 --
 --   -D batch=64          images per microbatch; PipeDream's minibatches: 64 per rank (Narayanan 2019), 32 (Harlap 2018)
 --   -D flops=17.6e12     FLOP/s that a rank reaches: a V100, as PipeDream's authors profiled it, 672.5 ms for 128 images
