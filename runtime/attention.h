@@ -20,8 +20,8 @@ static inline int32_t row_of_batch(const struct rt_layer *l, int32_t all, int32_
     return sequence * part->context + begin + at;
 }
 
-/* Pieces that a team exchanges around attention, one for each member: their rows, columns and bytes. Each begins at a
- * cache line. element: bytes per value. */
+/* The pieces that a team exchanges around attention, one for each member, with their rows, columns and bytes. Each
+ * begins at a cache line. element: bytes per value. */
 static inline int32_t piece_rows(const struct rt_layer *l) { return l->kind == LAYER_to_rows ? rows_out(l) : l->rows; }
 static inline int32_t piece_columns(const struct rt_layer *l) {
     switch (l->kind) {
@@ -43,8 +43,8 @@ static inline int64_t kv_bytes(const struct rt_layer *l, int64_t element) {
     return (element * l->rows * (l->in - l->out) + 63) / 64 * 64;
 }
 
-/* Bytes of an attention's log-sum-exp, and whether it keeps its queries after that, in aux. A slice does, since its
- * keys and values stay in kv, unless its whole input is in the stash. */
+/* Bytes of an attention's log-sum-exp in aux, and whether its queries follow there. A slice keeps its queries, since
+ * its keys and values stay in kv, unless its whole input is in the stash. */
 static inline int64_t lse_bytes(const struct rt_layer *l) {
     return (4 * (int64_t)l->rows * l->config.attention.heads + 63) / 64 * 64;
 }

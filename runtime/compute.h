@@ -17,8 +17,8 @@ enum { CUDA_HEAD = 128 };
 /* The most slices of a microbatch that the CUDA layers let attend to each other. */
 enum { CUDA_SLICES = 64 };
 
-/* Returns the elements of the shared token table, or of a member's part of it, that the layer uses. An unembedding uses
- * it, and so does an embedding whose only own parameters are the positions. 0: not used. */
+/* Returns the elements of the shared token table, or of a member's part of it, that the layer uses; 0 if it uses none.
+ * An unembedding uses the table, and so does an embedding whose only parameters of its own are the positions. */
 static inline int64_t shared_table(const struct rt_model *m, const struct rt_layer *l) {
     if (l->kind == LAYER_unembedding)
         return (int64_t)l->out * l->in;
@@ -29,14 +29,14 @@ static inline bool ends_in_loss(const struct rt_stage *s) {
     int kind = s->nlayers > 0 ? s->layer[s->nlayers - 1].kind : NLAYERS;
     return kind == LAYER_cross_entropy || kind == LAYER_mse;
 }
-/* Returns whether a stage's loss is the sum over the members of its team, each of which computes it for its rows.
- * Otherwise every member computes the whole loss, and the first one's counts. */
+/* Returns whether a stage's loss is the sum over the members of its team, each of which computes the loss of its rows.
+ * Otherwise every member computes the whole loss, and only the first member's counts. */
 static inline bool sums_loss(const struct rt_stage *s) {
     return ends_in_loss(s) && s->layer[s->nlayers - 1].part.members > 0;
 }
 static inline bool tells_loss(const struct rt_stage *s) { return ends_in_loss(s) && (s->place == 0 || sums_loss(s)); }
-/* Returns whether this member counts what its routes send: each member has its own rows, or this is the first of
- * members that all have the same rows. */
+/* Returns whether this member counts the tokens that its routes send: true if each member has its own rows, or if all
+ * have the same rows and this is the first member. */
 static inline bool tells_routed(const struct rt_stage *s) {
     bool by_rows = false;
     for (int l = 0; l < s->nlayers; l++)
@@ -52,7 +52,7 @@ static inline bool uses_table(const struct rt_model *m, const struct rt_stage *s
     return false;
 }
 
-/* One microbatch as the first and the last stages read it. */
+/* The part of a microbatch that the first and the last stages read. */
 struct rt_batch {
     const int32_t *token, *target; /* INPUT_TOKENS: rows each */
     const float *x, *y;            /* INPUT_INTEGERS: rows x features each */
@@ -74,8 +74,9 @@ struct rt_bind {
     char *arena;
     const struct rt_buffer *const *more; /* further tensors, added to x or to dy; ended by NULL; NULL: none */
     /* For slices. slice: the stage's layers on each slice. kv, in the arena: keys and values of earlier slices and, in
-     * a backward, this one's. own: where a forward writes this slice's keys and values, or NULL. dkv: gradients for all
-     * slices up to this one, from later ones; NULL in the last slice. dpast: gradients for the earlier slices. */
+     * a backward, also of this one. own: where a forward writes this slice's keys and values, or NULL. dkv: gradients
+     * from later slices for all slices up to this one; NULL in the last slice. dpast: gradients for the earlier slices.
+     * */
     const struct rt_stage *slice;
     const struct rt_buffer *const *kv;
     char *own, *dkv, *dpast;
@@ -109,17 +110,17 @@ static inline bool writes_gradient(const struct rt_bind *at, const struct rt_lay
  * the whole produces, to the bit.
  *
  * A team exchanges data between two parts, in the middle of a layer that belongs to both. A part with SP_GIVE ends
- * there, and puts the layer's x (in a backward, its dy) into it, unless it lies there already. The next part, with
- * SP_GOT, begins there, and finds the layer's y (dx) in it. During an exchange, a backward may run a part that has
- * only the weight gradient of the layer before it: see enum sweep_kind. */
+ * there and puts the layer's x (in a backward, its dy) into that operand, unless it is there already. The next part,
+ * with SP_GOT, begins there and finds the layer's y (dx) in that operand. During an exchange, a backward may run a part
+ * that has only the weight gradient of the layer before it: see enum sweep_kind. */
 void host_forward_part(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, int from, int to);
 static inline void host_forward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at) {
     host_forward_part(m, s, at, 0, s->nlayers);
 }
 /* input: computes dx from dy, and leaves what the weight gradient needs in SP_EXT. weight: computes dw from the stash
- * and SP_EXT. Both: a full backward. If one update ends the step, gradients are of the mean over its microbatches,
- * scaled by 1 / batches at the loss. If stages have several, each microbatch's gradient is whole, and the update scales
- * their sum. */
+ * and SP_EXT. Both: a full backward. If one update ends the step, they are gradients of the mean loss: the loss scales
+ * them by 1 / batches. If a stage has several updates per step, each microbatch's gradient is unscaled, and the update
+ * scales their sum. */
 struct rt_sweep {
     bool input, weight;
     enum sweep_kind kind;
@@ -153,14 +154,14 @@ struct rt_update {
     const float *dw;
     float *opt, *work; /* work: as large as the largest matrix_work of any parameter */
     const uint64_t *norm;
-    int64_t number, of; /* from 1, of all the updates that the stage has in the run; devices count by themselves */
+    int64_t number, of; /* counts the stage's updates in the run, from 1; devices count by themselves */
     bool settles;       /* no further update follows: layers/post_validation.h */
 };
-/* Updates a piece. Returns false if the update has left a number that is not finite. */
+/* Updates a piece. Returns false if the result has a non-finite number. */
 bool host_update(const struct rt_update *u);
-/* Does the same, but makes the last update again if it should have been clipped: layers/post_validation.h. */
+/* Does the same, but redoes the last update if it should have been clipped: layers/post_validation.h. */
 bool host_update_ahead(const struct rt_update *u);
-/* Writes the squares of a gradient to norm, NORM_WORDS words, or adds them: of each parameter that counts here
+/* Writes the sum of a gradient's squares to norm, NORM_WORDS words, or adds it, over each parameter that counts here
  * (layers/clip.h). */
 void host_norm(struct rt_piece piece, const float *dw, uint64_t *norm, bool writes);
 void host_add_norm(uint64_t *dst, const uint64_t *src);

@@ -1,4 +1,4 @@
-/* The configuration of a layer: one row for each field that scripts give it.
+/* The configuration of a layer: one row for each field that a script can set.
  *
  * LAYER_CONFIGS(X): X(group, fields) for each group of layers, and its fields as rows
  *
@@ -8,7 +8,7 @@
  * type       for layers: int32_t, float or double
  * range      SIZE: an integer from 1; BASE: an integer from 0; FLAG: true or false; ABOVE_0, FROM_0, BELOW_1: a
  *            number above 0, from 0, from 0 to below 1; DERIVED: not in scripts, passes/layers.c sets it
- * otherwise  the value if a script leaves the field out; NAN: it may not
+ * otherwise the value if a script leaves the field out; NAN: the field is required
  *
  * The script's reader, its errors, the layers in a rank's program and the tests' comparisons follow from these rows.
  * passes/layers.c says which layers have a group's fields. */
@@ -35,8 +35,8 @@
 #define NORM_FIELDS(F) F(norm, eps, float, ABOVE_0, 1e-5, "added to a variance, or to a mean of squares")
 
 /* A scaled rope reaches further than the context it was trained with. rope_factor divides its frequencies. If
- * rope_context is given, it divides only the ones with fewer than rope_low turns in it, leaves those with more than
- * rope_high alone, and interpolates between the two linearly (Llama 3's). */
+ * rope_context is given, only frequencies with fewer than rope_low turns in it are divided, frequencies with more than
+ * rope_high turns stay, and the rest are interpolated linearly (Llama 3's rule). */
 #define ATTENTION_FIELDS(F)                                                                                            \
     F(attention, heads, int32_t, SIZE, NAN, "heads of queries")                                                        \
     F(attention, kv_heads, int32_t, SIZE, 0, "heads of keys and values; 0 in a script: as many")                       \

@@ -10,7 +10,7 @@ struct data;
  * NULL, the tokens are random. INPUT_INTEGERS makes its own rows. Sequences are drawn without replacement until all
  * have been used, in an order that depends on seed. Returns NULL on error, with why. */
 struct data *data_open(const struct rt_model *m, const char *const *paths, uint64_t seed, char *why, size_t nwhy);
-/* Sets the position from which a training continues: step `step` begins with sequence `sequence` of all that it reads.
+/* Sets the position from which a training continues: step `step` begins with sequence number `sequence`.
  */
 void data_begin(struct data *d, int64_t step, int64_t sequence);
 /* Returns the sequences that a step reads. */
@@ -19,7 +19,7 @@ static inline int64_t sequences_per_step(const struct rt_model *m) {
 }
 int64_t data_sequences(const struct data *d); /* sequences in its files; 0: it has no files */
 /* Uses the data as held-out text of the given number of sequences, its own or, if this rank reads none, another rank's.
- * Each is read once, in order. If they do not fill the last step, it repeats some, which count less or nothing. */
+ * Each is read once, in order. If they do not fill the last step, some are repeated there, with a lower weight or 0. */
 void data_hold_out(struct data *d, int64_t sequences);
 /* Returns the steps of a validation, at least 1. */
 int64_t data_steps(const struct data *d);

@@ -74,7 +74,7 @@ enum space {
     SP_X,     /* the stage's input, operand x */
     SP_Y,     /* the stage's output, operand y */
     SP_STASH, /* operand stash */
-    SP_EXT,   /* what I adds to the stash for W; it follows the stash in wstash, or is in the workspace for a full B */
+    SP_EXT,   /* what I adds to the stash for W; follows the stash in wstash, or is in the workspace for a full B */
     SP_WORK,  /* workspace */
     SP_DY,    /* gradient of the stage's output, operand dy */
     SP_DX,    /* gradient of the stage's input, operand dx */
@@ -96,16 +96,16 @@ struct rt_share {
     int32_t group[3];        /* SPLIT_COLUMNS: contiguous columns of the whole layer, per group; 0: no more */
 };
 
-/* The microbatch's rows of a layer that works by rows: all of them, if members is 0; or a run of rows, equally long for
- * each member. With context, every sequence is cut into 2 members chunks; a member has number `member` and the one
- * equally far from the end, so that causal attention is equal work for all. */
+/* The microbatch's rows that a layer computes when rows are divided: all of them, if members is 0; otherwise a run of
+ * rows, equally long for each member. With context, every sequence is cut into 2 * members chunks. A member has chunk
+ * number `member` and the one equally far from the end, so that causal attention is equal work for all. */
 struct rt_rows {
     int32_t member, members;
-    int32_t context; /* rows of a sequence, of which each member has two chunks; 0: each has a run of rows */
+    int32_t context; /* rows of a sequence, whose chunks are divided; 0: each member has a run of rows */
 };
 
-/* The computations that a part of a job runs: all; all but the weight gradient of the first layer that it runs to the
- * end, which is left to the next part or the one after; or weight gradients alone. */
+/* The computations that a part of a job runs: all; all but the weight gradient of the first layer that it finishes,
+ * which the next part or the one after it computes; or only weight gradients. */
 enum sweep_kind { SWEEP_ALL, SWEEP_PUT_OFF, SWEEP_WEIGHTS };
 
 /* The sets of weights that may hold a stage's parameters: its own, operand w; the token table, v; and what the members
@@ -116,7 +116,7 @@ struct rt_layer {
     int32_t kind;            /* enum layer_kind */
     int32_t rows, in, out;   /* rows x in -> out_rows x out */
     int32_t out_rows;        /* 0: as many as its input's */
-    int32_t context;         /* rows per sequence; 0: its rows are in none, or an embedding has no positions */
+    int32_t context;         /* rows per sequence; 0: in no sequence, or an embedding without positions */
     struct rt_config config; /* its fields in the script */
     int32_t index;           /* position in the whole model: seeds its initial weights */
     struct rt_share share;   /* a team member's share of its parameters */
@@ -135,7 +135,7 @@ struct rt_layer {
     const struct rt_unit *unit; /* of LAYER_unit; else NULL */
 };
 
-/* Returns the bytes that a route keeps, up to a whole cache line: see routing_at in layers/moe.h. */
+/* Returns the bytes that a route keeps, rounded up to whole cache lines: see routing_at in layers/moe.h. */
 static inline int64_t routing_bytes(const struct rt_layer *route) {
     int64_t tokens = route->rows, sequences = tokens / route->context;
     int64_t experts = route->config.moe.experts, top = route->config.moe.top;
@@ -143,8 +143,8 @@ static inline int64_t routing_bytes(const struct rt_layer *route) {
     return (4 * words + 63) / 64 * 64;
 }
 
-/* Returns the bytes that a member gives of a loss whose vocabulary a team divides, up to a whole cache line. A row has
- * three floats: the largest logit, the sum of exponentials relative to it, and the target's logit or 0. */
+/* Returns the bytes that a member gives for a loss whose vocabulary a team divides, rounded up to whole cache lines. A
+ * row has three floats: the largest logit, the sum of exponentials relative to it, and the target's logit or 0. */
 static inline int64_t statistics_bytes(const struct rt_layer *l) { return (4 * 3 * (int64_t)l->rows + 63) / 64 * 64; }
 
 /* Returns whether the layer has work in an input gradient's sweep: somebody needs dx, or its weight gradient what the
@@ -166,8 +166,8 @@ struct rt_stage {
     int64_t act, grad, stash, ext, input, weight, opt, work; /* bytes; wstash = stash + ext */
     int64_t frozen;                                          /* bytes of its frozen parameters */
     int32_t update; /* microbatches, or slices, in each of its updates; 0: one update ends the step */
-    /* number: the stage's in scripts. If a team computes it, its members have consecutive stages of their own, and
-     * place and members are this one's place and their number; otherwise both are 0. */
+    /* number: the stage's number in scripts. If a team computes it, its members have consecutive stages of their own;
+     * place is this member's place and members their number. Otherwise both are 0. */
     int32_t number, place, members;
 };
 
@@ -187,8 +187,9 @@ struct rt_stage {
     X(MUON, muon, "mv", 14,                                                                                            \
       OF_ALL FIELD(adam_lr, ABOVE_0, NAN) FIELD(momentum, BELOW_1, 0.95) FIELD(beta1, BELOW_1, 0.9)                    \
           FIELD(beta2, BELOW_1, 0.95) FIELD(eps, ABOVE_0, 1e-8) FIELD(decay, FROM_0, 0))
-/* Optimizers that step hidden matrices whole, with NAME_host_step (layers/host.h) and cuda_NAME (layers/cuda.cuh). They
- * step all other weights as AdamW does, at the rate adam_lr, and have AdamW's moments. X(NAME, name, work, flop)
+/* Optimizers that step each hidden matrix as a whole, with NAME_host_step (layers/host.h) and cuda_NAME
+ * (layers/cuda.cuh). They step all other weights like AdamW, at the rate adam_lr, and have AdamW's moments. X(NAME,
+ * name, work, flop)
  *
  * work     floats of workspace for a matrix of n weights whose shorter side is `side`
  * flop     per step of the matrix */

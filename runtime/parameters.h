@@ -44,8 +44,8 @@ static inline int64_t matrix_work(const struct rt_model *m, const struct rt_laye
 static inline int64_t share_of(const struct rt_layer *l, int split, int64_t n) {
     return l->share.split == split ? n / l->share.members : n;
 }
-/* The place of element `at` of a member's parameter in the whole one, and the number of elements from it on, itself
- * included, that are contiguous in both. */
+/* The place of element `at` of a member's parameter in the whole parameter, and the number of elements that are
+ * contiguous in both from there on. */
 struct rt_stretch {
     int64_t at, n;
 };
@@ -77,7 +77,7 @@ static inline struct rt_parameter whole_parameter(const struct rt_layer *l, cons
     whole.count *= l->share.members;
     return whole;
 }
-/* Returns whether a parameter counts here: if each member of a team has it whole, only the first one's does. */
+/* Returns whether a parameter counts here. If every member of a team has all of it, only the first member's counts. */
 static inline bool counts_here(const struct rt_stage *s, const struct rt_parameter *p) {
     return p->split != SPLIT_NONE || s->place == 0;
 }

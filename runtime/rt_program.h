@@ -11,15 +11,15 @@ struct rt_buffer {
     int64_t off, bytes;
 };
 
-/* The operands of an instruction by role, as in ops.h; NULL: none. A job has the whole of dw, though it may add to only
- * a part. */
+/* The operands of an instruction by role, as in ops.h; NULL: none. A job has all of dw, though it may add to only a
+ * part. */
 struct rt_operands {
 #define X(name) const struct rt_buffer *name;
     ROLES(X)
 #undef X
 };
 
-enum { RT_AFTER = 4 }; /* most instructions that one waits for without a separate list */
+enum { RT_AFTER = 4 }; /* maximum number of instructions that one can wait for without a separate list */
 
 struct rt_instr {
     enum op op;
@@ -51,8 +51,8 @@ static inline int64_t operand_at(const struct rt_instr *x, int role) {
     return b ? b->off : -1;
 }
 
-/* A stage, or the table, whose weights live on a rank: all of them or a shard. A stage sharded over n ranks is padded
- * to n equal shards. Elements are counted as in weight_count, including padding. */
+/* A stage, or the token table, whose weights (all or a shard) live on a rank. A stage sharded over n ranks is padded to
+ * n equal shards. Elements are counted as in weight_count, including padding. */
 struct rt_home {
     int32_t stage, memory; /* memory: the arena with the optimizer state */
     int64_t weight, opt;   /* offsets in the device's arena, and in that memory's; opt -1: none */
@@ -60,7 +60,7 @@ struct rt_home {
     int64_t own, owned;    /* elements that this rank updates, whose optimizer state is here */
 };
 
-/* Returns how many of its `count` elements are not padding. */
+/* Returns how many of the home's `count` elements are not padding. */
 static inline int64_t held_count(const struct rt_model *m, const struct rt_stage *s, const struct rt_home *home) {
     int64_t left = weight_count(m, s) - home->first;
     return left < 0 ? 0 : left < home->count ? left : home->count;
@@ -113,7 +113,7 @@ struct rt_rank {
     const int32_t *lane_ins, *lane_at, *place;
 };
 
-/* Returns how many numbers the index of a rank takes. */
+/* Returns the length of a rank's index, in numbers. */
 static inline size_t rank_index_size(const struct rt_rank *k) { return 2 * (size_t)k->nins + (size_t)k->nlanes + 3; }
 
 /* Sets the index of a rank, in the caller's memory, which is zeroed. */
@@ -171,9 +171,9 @@ struct rt_meeting { /* a message, or a collective */
     int64_t bytes; /* as in rt_instr */
 };
 
-/* A step runs what precedes the period, the period `repeats` times, and what follows it. All lanes of a rank join in
- * between. Each repetition has the period's microbatches `period` later, and its updates likewise. What follows the
- * period is shifted as in its last repetition. */
+/* A step runs the part before the period, the period `repeats` times, and the part after it. All lanes of a rank join
+ * in between. Each repetition's microbatches are `period` later than the previous one's, and its updates likewise. The
+ * part after the period is shifted like the last repetition. */
 struct rt_program {
     const char *name;
     uint64_t hash;                           /* of the whole compile; must be equal on all ranks of a run */
@@ -203,7 +203,7 @@ static inline int32_t job_end(const struct rt_program *p, const struct rt_instr 
     return x->to > 0 ? x->to : p->stage[x->stage].nlayers;
 }
 
-/* Returns the microbatches that are written out: the period's only once. */
+/* Returns the number of microbatches in the tables, which count the period's only once. */
 static inline int32_t written_batches(const struct rt_program *p) {
     return p->period > 0 ? (int32_t)(p->batches - (p->repeats - 1) * p->period) : p->batches;
 }

@@ -12,9 +12,9 @@ struct start {
 
 struct rt_stamp { /* seconds of the monotonic clock */
     double start, end;
-    double cpu; /* CPU seconds that the rank's thread spent on it: what it takes on a core of its own. NAN: not known */
+    double cpu; /* CPU seconds that the rank's thread spent on it: its time on a core of its own. NAN: not known */
 };
-/* Returns the mean of a step's losses, over all its microbatches in order. */
+/* Returns the mean of a step's losses over all its microbatches, added up in order. */
 static inline double mean_loss(const float *loss, int64_t n) {
     double sum = 0;
     for (int64_t i = 0; i < n; i++)

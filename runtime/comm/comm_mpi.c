@@ -1,6 +1,6 @@
 /* Messages over MPI: one persistent request per SEND and RECV, started when its lane reaches it and tested by the
  * rank's only thread between jobs. The tag is the message's id. Nothing is queued here: a lane has at most one request
- * in flight, or one in each track of its collective, whose pieces (pairwise.h) all have the collective's id as tag.
+ * in flight, or one in each track of its collective. All pieces of a collective (pairwise.h) have its id as tag.
  */
 #include "device/job.h"
 #include "pairwise.h"
@@ -48,7 +48,7 @@ static void must(int code) {
 
 /* ---- between steps ---- */
 
-/* Tests in a loop: MPI's own wait would keep a core from the ranks that share it. */
+/* Tests in a loop: MPI's own wait would keep the core busy and block ranks that share it. */
 static void finish_request(MPI_Request *request) {
     for (int done = 0; !done;) {
         must(MPI_Test(request, &done, MPI_STATUS_IGNORE));

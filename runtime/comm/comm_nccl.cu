@@ -5,15 +5,15 @@
  * 2.26). The compiler provides that order: a rank's stream is its part of a global one, in which every send could wait
  * for its receive.
  *
- * Communicators do not block: a call returns at once, a thread of NCCL carries it out, and it is done when
- * ncclCommGetAsyncError says so. Only then is the next call made, on any communicator, or the order would be a race.
- * The first exchange of a pair sets up their connection, so it waits here for the other side; capturing a step does not
- * wait, and replaying it calls nothing.
+ * Communicators do not block: a call returns at once, an NCCL thread carries it out, and it is done when
+ * ncclCommGetAsyncError says so. Only then may the next call be made, on any communicator; otherwise the order would be
+ * a race. The first exchange of a pair sets up their connection, so it waits here for the other side; capturing a step
+ * does not wait, and replaying it calls nothing.
  *
  * Collectives are NCCL's own. The order of its sums depends on size, machine and registration. So --reduce ordered sums
  * here (cuda_nccl_ordered), in the order of ops.h: a member receives its share of the others' parts, adds them up in
  * the members' order, and sends the sum to all who need it. This moves as many bytes as a ring, but needs a scratch
- * buffer. The bits are then the host's, in a graph or not. */
+ * buffer. The bits then equal the host's, in a graph or not. */
 #include "comm_nccl.cuh"
 extern "C" {
 #include "device/job.h"
@@ -166,7 +166,7 @@ static struct collective describe_collective(struct nccl *nccl, const struct rep
 
 #define COLLECTIVE(c, call) NCCL((c)->nccl, (c)->communicator, (c)->x, call)
 
-/* Sums one float: whoever finishes it knows that all have begun it. */
+/* Sums one float: a rank that finishes knows that all ranks have begun. */
 static void only_meet(const struct collective *c) {
     void *nothing = c->nccl->nothing + c->x->lane * NOTHING;
     COLLECTIVE(c, ncclAllReduce(nothing, nothing, 1, ncclFloat, ncclSum, c->communicator->comm, c->stream));
@@ -192,8 +192,8 @@ struct exchange { /* data that a member sends to another, and receives */
     struct span (*out)(const struct exchange *e, int to);
     struct span (*in)(const struct exchange *e, int from, int place); /* place: the sender's place among the others */
     const struct collective *c;
-    /* Member j's share is at x + j * apart and has `share` bytes; the last ones are shorter or empty. With a root, the
-     * root has all `bytes`. */
+    /* Member j's share is at x + j * apart and has `share` bytes; the last shares are shorter or empty. With a root,
+     * the root's share is all `bytes`. */
     char *x;
     int64_t bytes, share, apart;
 };
@@ -267,8 +267,8 @@ static void add_sum(const struct collective *c, int64_t at, int64_t bytes) {
         cuda_add((float *)(c->dst + at), (const float *)c->scratch, bytes / 4, false, c->stream);
 }
 
-/* Sums a long tensor in pieces that fit the scratch, because some member adds to existing values. Each piece takes one
- * reduction to every member whose dw it belongs to; that member's part of src is `apart` bytes after the one before. */
+/* Sums a long tensor in pieces that fit the scratch, because some member adds to existing values. Each piece needs one
+ * reduction to every member whose dw it belongs to; the members' parts of src are `apart` bytes apart. */
 static void reduce_pieces(const struct collective *c, int64_t apart) {
     for (int64_t at = 0, n; at < c->x->bytes; at += n) {
         n = min(c->x->bytes - at, (int64_t)SCRATCH);
@@ -288,7 +288,8 @@ static void reduce_pieces(const struct collective *c, int64_t apart) {
     }
 }
 
-/* Returns whether x goes in pieces. Only some members may add to existing values, but all must make the same calls. */
+/* Returns whether x is summed in pieces. Even if only some members add to existing values, all must make the same
+ * calls. */
 static bool in_pieces(const struct collective *c) { return c->nccl->adds[c->x->msg] && c->x->bytes > SCRATCH; }
 
 static void reduce_scatter(const struct collective *c) {

@@ -2,8 +2,8 @@
  *
  * NCCL runs the operations of one communicator one after another. So every directed edge that carries messages has a
  * communicator of two ranks. Every group has one communicator for its lane of weights and one for the rest. Lanes then
- * run concurrently. Edges that the program puts on a common lane (--lanes) cannot, and share a communicator. All are
- * created in one global order. */
+ * run concurrently. Edges that the program puts on one lane (--lanes) cannot run concurrently, so they share a
+ * communicator. All communicators are created in one global order. */
 #include "comm_nccl.cuh"
 extern "C" {
 #include "store/seconds.h"
@@ -15,10 +15,10 @@ extern "C" {
 
 /* Channels that a communicator may have: its config's maxCTAs, by default 32 (NCCL's user guide, api/types.rst;
  * NCCL_MAX_CTAS takes precedence, env.rst). Each is a block of up to 640 threads, most of an SM, on which a receive
- * spins until its send comes. Between two ranks NCCL gives a message half of the channels, and all of them above 16 MiB
- * for each (2.28.9, src/enqueue.cc: scheduleP2pTasksToPlan, addP2pToPlan): here 4, and 8 above 64 MiB, where 32
- * channels would give it 16. A collective, for which all its ranks wait, exchanges with many ranks at once and has
- * more. minCTAs stays 1, so that NCCL may use fewer. */
+ * spins until its send comes. Between two ranks NCCL gives a message half of the channels, or all of them if it has
+ * more than 16 MiB per channel (2.28.9, src/enqueue.cc: scheduleP2pTasksToPlan, addP2pToPlan): here 4, and 8 above 64
+ * MiB, where 32 channels would give it 16. A collective exchanges with many ranks at once, and all its ranks wait for
+ * it, so it has more channels. minCTAs stays 1, so that NCCL may use fewer. */
 enum { EDGE_CHANNELS = 8, GROUP_CHANNELS = 16 };
 
 /* ---- memory ---- */
@@ -38,8 +38,8 @@ static int64_t setting(const char *name, int64_t otherwise) {
  * sharedNetBuffersInit, of NCCL_P2P_NET_CHUNKSIZE). Each communicator has a queue of 1 MiB (NCCL_WORK_FIFO_BYTES) and
  * small items.
  *
- * NCCL's code is not counted. Where it is kept from connecting late (NCCL_CUMEM_ENABLE=0, NCCL_RUNTIME_CONNECT=0), it
- * makes buffers for rings and trees too.
+ * The estimate does not include NCCL's code. If NCCL cannot connect lazily (NCCL_CUMEM_ENABLE=0,
+ * NCCL_RUNTIME_CONNECT=0), it also makes buffers for rings and trees.
  *
  * A collective of NCCL's needs a ring: one rank in each direction. ALL_REDUCE also needs a tree of up to 4 ranks
  * (src/include/device.h: NCCL_MAX_TREE_ARITY). NVLink's multicast needs 8 steps of 128 KiB in both directions for each
@@ -122,10 +122,10 @@ void nccl_give(char *p) {
 
 /* ---- at the start ---- */
 
-/* The edges and groups of all ranks, known to every rank in one global order, and so which ranks share a communicator.
- * A circle is the ranks of one communicator. Circles of edges come first: the ranks of edges that share a lane, at
- * either end or through other edges, ascending. Then come the circles of groups' lanes, each in the group's order. A
- * circle's first rank makes its id. */
+/* The edges and groups of all ranks, which every rank knows in one global order, and the resulting communicators. A
+ * circle is the ranks of one communicator. Circles of edges come first: the ranks of edges that share a lane, at either
+ * end or through other edges, ascending. Then come the circles of groups' lanes, each in the group's order. A circle's
+ * first rank makes its id. */
 struct known {
     int size, ngroups, ncircles, nedges; /* nedges: number of circles of edges */
     int32_t *lane;                       /* [rank][sends, receives][peer]: 1 + lane of the edge; 0: no such edge */
@@ -192,7 +192,7 @@ static void know_groups(struct nccl *nccl, struct known *known) {
     free(all);
 }
 
-/* Puts edge from -> to, and all edges that share a lane with it, into the circle. todo has room for all edges. */
+/* Puts the edge from -> to, and all edges that share a lane with it, into the circle. todo has room for all edges. */
 static void spread(struct known *known, int from, int to, int circle, int *todo) {
     int n = 0;
     known->of_edge[from * known->size + to] = circle;
@@ -411,8 +411,8 @@ void nccl_abort(void *link) {
             ncclCommAbort(nccl->communicator[i].comm);
 }
 
-/* Ends the communicators, when all ranks have finished. NCCL sometimes hangs here, when nothing is at stake any more,
- * so it gets two seconds. */
+/* Ends the communicators after all ranks have finished. NCCL sometimes hangs here, but no work can be lost any more, so
+ * it gets two seconds. */
 void nccl_close(void *link) {
     static const double PATIENCE = 2;
     struct nccl *nccl = (struct nccl *)link;

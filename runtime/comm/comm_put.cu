@@ -1,6 +1,6 @@
-/* Messages by one-sided copies, between ranks that are processes of one host. Each maps the memory of the ranks it
- * deals with (CUDA IPC), and copies straight to the planned place in it. Between GPUs, copy engines do this. No kernel
- * waits, nothing is queued, and no library decides anything: a message is just a copy and two words.
+/* Messages by one-sided copies, between ranks that are processes of one host. Each rank maps the memory of the ranks
+ * that it communicates with (CUDA IPC), and copies straight to the planned place in it. Between GPUs, copy engines do
+ * this. No kernel waits, nothing is queued, and no library makes decisions: a message is just a copy and two words.
  *
  * A word is 4 bytes after the arena of the rank that awaits it: a stream of that rank waits until it is 1, then resets
  * it to 0. A stream of another rank posts it: writes the 1. A message has a word on each side,
@@ -34,21 +34,21 @@
  * a collective, one member posts the next step's ready after the other's done of this step, which came after the reset
  * of ready. The other posts its done after that ready, which came after the reset of done. A rank's device finishes
  * each step before it starts the next: both are on one stream (step_cuda.cu), where the next one may already be
- * waiting. Nothing here asks how far the other ranks are. So captured and enqueued steps mix, and every run begins with
- * zeros, whichever step it resumes at.
+ * waiting. Nothing here depends on how far the other ranks are. So captured and enqueued steps can be mixed, and every
+ * run begins with zeros, whichever step it resumes at.
  *
  * What a stream did before posting a word is visible to the stream that awaited it: cuStreamWriteValue32 puts a
  * system-wide fence before its write, and every wait flushes remote writes if the device can
  * (CU_STREAM_WAIT_VALUE_FLUSH).
  *
  * CUDA does not know this order between streams, and its documentation warns of streams that share a hardware queue: a
- * waiting stream holds up the work queued after it. The compiler's issue order is safe even so: a rank could run it one
- * instruction after another, with every SEND waiting for its RECV. Enqueued steps keep that order. In a graph
+ * waiting stream holds up the work queued after it. The compiler's issue order is safe even then: a rank could run it
+ * one instruction after another, with every SEND waiting for its RECV. Enqueued steps keep that order. In a graph
  * device_cuda.cu makes one branch of all messages, and rank_cuda.cu asks for as many queues as possible.
  *
- * Ranks may share a GPU, which then changes between their processes. Waits occupy no multiprocessor, so they should not
- * keep it from changing; but CUDA does not promise this. So before training, ranks that share a GPU pass a token
- * around, each waiting while the others run (comm_put_share.cu). If that does not end, the run does. A rank that ends
+ * Ranks may share a GPU, which then switches between their processes. Waits occupy no multiprocessor, so they should
+ * not prevent a switch; but CUDA does not promise this. So before training, ranks that share a GPU pass a token around,
+ * each waiting while the others run (comm_put_share.cu). If the token does not return, the run ends. A rank that ends
  * early makes no calls: its context, with its streams' waits, goes with the process. */
 #include "comm_put.cuh"
 extern "C" {
@@ -81,7 +81,7 @@ static uint32_t *word(const struct put *put, int rank, int32_t msg, int number) 
     return (uint32_t *)(put->memory[rank] + own_part(put, rank, msg)->words) + number;
 }
 
-/* Posts a word: copies it where streams cannot write words of another device, about which cuda.h says nothing. */
+/* Posts a word. Uses a copy if streams cannot write words of another device; cuda.h does not say whether they can. */
 void put_post(const struct put *put, uint32_t *word, cudaStream_t stream) {
     if (put->one)
         CUDA(cudaMemcpyAsync(word, put->one, sizeof *word, cudaMemcpyDeviceToDevice, stream));
@@ -302,8 +302,8 @@ static int64_t put_extra_bytes(const struct rt_program *p, int rank) {
     return bytes;
 }
 
-/* Allocates whole blocks of CUDA's allocator: a smaller allocation would share its block, and other processes would map
- * the rest of it too. */
+/* Allocates whole blocks of CUDA's allocator: a smaller allocation would share its block with other memory, which other
+ * processes would then map too. */
 static char *put_allocate(int, size_t bytes, char *why, size_t n) {
     static const size_t BLOCK = 2 << 20;
     return cuda_allocate((bytes + BLOCK - 1) / BLOCK * BLOCK, why, n);

@@ -1,5 +1,5 @@
 /* Ranks that are processes on one GPU. A stream that waits for a word must not keep the GPU from the process that will
- * write it. CUDA does not promise that, so the ranks try it before training begins. */
+ * write it. CUDA does not promise that, so the ranks test it before training begins. */
 #include "comm_put.cuh"
 extern "C" {
 #include "store/seconds.h"
@@ -8,7 +8,7 @@ extern "C" {
 #include <sched.h>
 #include <stdio.h>
 
-static const double TOKEN_LIMIT = 10; /* seconds; a GPU changes between processes within milliseconds */
+static const double TOKEN_LIMIT = 10; /* seconds; a GPU switches between processes within milliseconds */
 static const char ADVICE[] = "CUDA does not promise that a GPU turns from a process that waits to another: start its "
                              "Multi-Process Service (nvidia-cuda-mps-control -d), give each rank a GPU of its own, or "
                              "train all ranks in one process with pianola run --device cuda";

@@ -1,9 +1,9 @@
-/* Messages over TCP, between the processes of ranks that no MPI launcher started.
+/* Messages over TCP, between ranks that are processes and were not started by an MPI launcher.
  *
- * Along every edge, a program's sends and receives agree in order and bytes. So the rank's only thread, between its
+ * On every edge, the sends and receives of a program agree in order and size. So the rank's only thread, between its
  * jobs, writes a message straight from the arena and reads it straight into the planned place, as far as the socket
- * allows without blocking. Only the kernel queues anything. The head before each message is not needed to find it, only
- * to notice at once if the two ends ever disagree.
+ * allows without blocking. Only the kernel queues anything. The header of each message serves only to detect a
+ * disagreement between the two ends at once.
  *
  * The pieces of collectives (pairwise.h) travel likewise, between the two members that exchange them.
  *
@@ -227,8 +227,8 @@ static int add_conn(struct tcp *tcp, int peer, int group, bool calls) {
     return tcp->nconns++;
 }
 
-/* Finds the members that this rank needs connections with, for each lane of each of its groups. Returns false if there
- * is no memory. */
+/* Finds the members that this rank needs connections to, for each lane of each of its groups. Returns false if there is
+ * no memory. */
 static bool find_members(struct tcp *tcp, const struct rt_rank *k, int ngroups, int *nconns) {
     bool *meets = calloc((size_t)tcp->size, sizeof *meets);
     bool ok = meets && tcp->member;
@@ -291,7 +291,7 @@ static bool tcp_prepare(void *link, const struct rt_rank *k, int nmsgs, const in
     return true;
 }
 
-/* Polls between jobs, but not after every short one: a rank whose jobs are short would delay those that send to it. */
+/* Polls between jobs, at most once every POLL_EVERY seconds, since jobs may be short. */
 static void poll_seldom(struct tcp *tcp, struct replay *re) {
     double now = re->device->clock(re);
     if (now < tcp->polled + POLL_EVERY)

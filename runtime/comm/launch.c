@@ -44,8 +44,8 @@ static bool rank_variable(struct finding *finding, const char *variable, int lea
     return true;
 }
 
-/* Takes what this source gives and no earlier one did. A launcher counts only if it gives both rank and size: in an
- * allocation's shell, Slurm sets only SLURM_NTASKS. */
+/* Takes the values from this source that no earlier source gave. A launcher counts only if it gives both rank and size:
+ * in the shell of an allocation, Slurm sets only SLURM_NTASKS. */
 static bool listen_to(struct finding *finding, const struct source *source) {
     struct launch *launch = finding->f;
     bool first = source == sources;
@@ -104,7 +104,7 @@ static bool plausible(struct finding *finding) {
     return false;
 }
 
-/* Checks the port, and takes the next one if torchrun's agent says that it listens on MASTER_PORT itself. */
+/* Checks the port. Takes the next one if torchrun's agent listens on MASTER_PORT itself. */
 static bool find_port(struct finding *finding) {
     static char next[16];
     const char *agent = said("TORCHELASTIC_USE_AGENT_STORE"), *said_port = finding->f->port;

@@ -1,9 +1,9 @@
 /* Default meeting point of the ranks of a Slurm job step: the first host of the step's node list, and a port computed
  * from the ids of job and step.
  *
- * Slurm numbers tasks along the node list of the step, so rank 0 runs on its first host. The job's own list does not
- * serve: a step may use only some of the job's nodes. SLURM_LAUNCH_NODE_IPADDR and SLURM_SRUN_COMM_HOST are addresses
- * of the machine on which srun itself runs, often a login node. Steps of heterogeneous jobs and steps with
+ * Slurm numbers tasks along the node list of the step, so rank 0 runs on its first host. The job's own list is
+ * unsuitable: a step may use only some of the job's nodes. SLURM_LAUNCH_NODE_IPADDR and SLURM_SRUN_COMM_HOST are
+ * addresses of the machine on which srun itself runs, often a login node. Steps of heterogeneous jobs and steps with
  * --distribution=arbitrary are refused: their list is sorted, but rank 0 may run on any of its hosts. */
 #include "launch_slurm.h"
 #include <errno.h>

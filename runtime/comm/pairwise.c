@@ -2,7 +2,7 @@
  * concurrently, except that a message may wait for the message of another track that brings its contents. With n
  * members, each sends:
  *
- *   ALL_GATHER      n-1 shards: in a ring, first its own to the next member, then what has come from the one before
+ *   ALL_GATHER      n-1 shards: in a ring, first its own to the next member, then those received from the member before
  *   BROADCAST       the whole, once: in the same ring, from the root to the member before it
  *   ALL_REDUCE      the whole, twice: sums go up the chain of members, the total comes back down
  *   REDUCE          the whole, once: up the same chain, and from its end to the root
@@ -118,7 +118,7 @@ static struct piece direct_piece(const struct collective *c, int track, int64_t 
     return piece_of(c, c->dst ? c->dst + other * c->bytes : NULL, at, false, other);
 }
 
-/* ---- what is done with what has come ---- */
+/* ---- processing of received pieces ---- */
 
 static void add_all_reduce(struct collective *c, int track, int64_t k, int64_t floats) {
     if (track == IN && c->x->op == OP_ALL_REDUCE_N) /* in one piece */

@@ -8,7 +8,7 @@ enum { PIECE = 1 << 16 }; /* floats in the longest message */
 enum { IN, OUT, DOWN_IN, DOWN_OUT, TRACKS };
 
 /* A message to or from another member. A lane runs at most one collective at a time, and a collective has at most one
- * message in flight in each track. Only one track sends from one member to another. */
+ * message in flight per track. For each pair of members, only one track sends from the one to the other. */
 struct piece {
     int member; /* the other's place in the group */
     bool sends; /* this rank is the sender */
@@ -17,7 +17,7 @@ struct piece {
     int after; /* the piece waits until `count` messages of this other track have moved */
     int64_t count;
 };
-/* Starts or continues to move a piece. Returns true once it has moved and its memory may be reused. */
+/* Starts or continues to move a piece. Returns true once the piece has moved and its memory may be reused. */
 typedef bool move_piece(void *link, const struct replay *re, const struct rt_instr *x, int track,
                         const struct piece *piece);
 
@@ -51,8 +51,8 @@ void collectives_close(struct collectives *all);
 bool collectives_run(struct collectives *all, struct replay *re, const struct rt_instr *x, double *start, double *end);
 /* Sets meets[i] for each member i of x's group that this member exchanges messages with. The relation is mutual. */
 void collective_peers(const struct rt_instr *x, const struct rt_group *group, bool *meets);
-/* Returns the channel of x. All members number channels alike: a group has a lane for weights, one for gradients, and
- * one for a team. */
+/* Returns the channel of x. All members use the same numbers: a group has a lane for weights, one for gradients, and
+ * one for a team's exchanges. */
 static inline int collective_channel(const struct rt_instr *x) {
     return GROUP_LANES * x->group + op_row(x->op)->lane - LANE_GATHER;
 }

@@ -1,9 +1,9 @@
 /* Ranks over TCP: tcp_meet.c makes connections, on the sockets of tcp_socket.c, tcp_greet.c authenticates both ends,
  * and comm_tcp.c moves tensors over them.
  *
- * Every rank has one connection with rank 0, for exchanges among all ranks; one per direction with each rank that it
- * sends messages to or receives messages from; and, for each lane of collectives, one with each member that it
- * exchanges pieces with. */
+ * Every rank has one connection to rank 0, for exchanges among all ranks. It has one connection per direction to each
+ * rank that it exchanges messages with. For each lane of collectives, it has one to each member that it exchanges
+ * pieces with. */
 #ifndef PIANOLA_TCP_H
 #define PIANOLA_TCP_H
 #include "pairwise.h"
@@ -31,7 +31,7 @@ enum { CONTROL = -2, EDGE = -1 };
 struct conn {
     int fd, peer;
     int group;    /* the channel number that both ends use (collective_channel); or CONTROL, EDGE */
-    bool calls;   /* this rank connects to the peer, which has not welcomed it yet */
+    bool calls;   /* this rank is connecting to the peer, which has not sent WELCOME yet */
     bool greeted; /* this rank has sent its hello */
     struct half in, out;
 };
@@ -59,7 +59,7 @@ struct tcp {
     struct sum {
         float *x;
         int n;
-        int from, to; /* CONTROL connections from which everything has arrived, and to which everything is sent */
+        int from, to; /* numbers of CONTROL connections that are done receiving, and done sending */
         bool under_way;
     } sum;
     int listener; /* -1: none */

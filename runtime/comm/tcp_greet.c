@@ -22,7 +22,7 @@ static struct digest fresh_nonce(void) {
     return digest;
 }
 
-/* Returns the MAC over a greeting: the called's, or the caller's if answer is NULL. */
+/* Returns the MAC over a greeting: the called rank's, or the caller's if answer is NULL. */
 static struct digest mac(const struct tcp *tcp, const struct hello *h, int called, const struct digest *nonce,
                          const struct proof *proof, const struct answer *answer) {
     struct {
@@ -53,7 +53,7 @@ static bool send_now(int fd, const void *what, size_t n) {
     return send(fd, what, n, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)n;
 }
 
-/* ---- the called ---- */
+/* ---- the called rank ---- */
 
 static enum heard stranger(struct caller *caller, const char *why) {
     snprintf(caller->why, sizeof caller->why, "%s", why);

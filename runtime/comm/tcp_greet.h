@@ -7,8 +7,8 @@
  *     called    answer WELCOME or why not, with a MAC
  *
  * A MAC is HMAC-SHA-256, keyed with the ranks' common secret, over its sender, hello, both nonces, the rank that is
- * called, the hash of the compile and the answer. Nonces are fresh for each connection, so overheard bytes are useless
- * for another one. Ranks without a secret use an empty one, which anyone can do. */
+ * called, the hash of the compile and the answer. Nonces are fresh for each connection, so bytes recorded from one are
+ * useless for another. Ranks without a secret use an empty one, as can anyone. */
 #ifndef PIANOLA_TCP_GREET_H
 #define PIANOLA_TCP_GREET_H
 #include "store/sha256.h"
@@ -30,7 +30,7 @@ struct answer { /* the same in all versions up to number, and throughout if it s
 };
 enum { PROVE, WELCOME, OTHER_VERSION, OTHER_SIZE, TAKEN, OTHER_SECRET, NOT_OURS };
 
-struct caller { /* the called's view of a connection */
+struct caller { /* the called rank's view of a connection */
     int fd;
     struct address from; /* address of the caller, which a broken connection no longer reports */
     size_t have;         /* bytes of the hello, then of the proof */
@@ -50,7 +50,7 @@ struct greeting { /* the caller's view of a connection */
     struct hello hello;
     struct proof proof;
     struct answer answer;
-    struct digest nonce; /* the called's nonce */
+    struct digest nonce; /* the called rank's nonce */
     size_t have;         /* bytes of the answer */
     bool proved;
 };
@@ -60,8 +60,8 @@ enum greeted { WAITS, GREETED, GONE };
 /* Continues a greeting without blocking. Returns GREETED when greeting->answer is final (see greet_welcome), and GONE
  * with errno, or 0 if the other side closed the connection. peer: the rank that is called. */
 enum greeted greet_go_on(const struct tcp *tcp, struct greeting *greeting, int fd, int peer);
-/* Returns true if the called is that rank and admits this one. Otherwise sets why, which begins with `who` and ends
- * with what to do. */
+/* Returns true if the other side is the expected rank and admits this one. Otherwise sets why, which begins with `who`
+ * and ends with the remedy. */
 bool greet_welcome(const struct tcp *tcp, const struct greeting *greeting, int peer, const char *who, char *why,
                    size_t nwhy);
 #endif

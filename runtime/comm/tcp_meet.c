@@ -3,8 +3,8 @@
  * sends everyone the table of addresses and ports. After that any rank can connect to any other, with the same
  * greeting.
  *
- * Anything may connect: a port scan, a health check, a rank of another run, a forger. A caller is neither trusted nor
- * waited for until it has proved that it has the ranks' secret; each stranger costs one line of warning. */
+ * Anything may connect: a port scan, a health check, a rank of another run, an attacker. Ranks neither trust a caller
+ * nor wait for it until it has proved that it has the ranks' secret. Each stranger causes one line of warning. */
 #include "tcp_greet.h"
 #include "watch.h"
 #include <arpa/inet.h>
@@ -126,7 +126,7 @@ static int listen_at_address(const struct launch *how) {
 static bool listen_for_all(struct tcp *tcp, const struct launch *how, char *why, size_t nwhy) {
     int port = atoi(how->port);
     tcp->listener = listen_at_address(how);
-    /* A name, or an address that is not this machine's own, such as a service's in a cluster. */
+    /* The given address is a name, or an address that this machine does not have, such as a cluster service's. */
     for (int i = 0; i < 2 && tcp->listener < 0 && errno != EADDRINUSE; i++)
         tcp->listener = socket_listen_anywhere(i ? AF_INET : AF_INET6, port);
     int error = errno;
@@ -201,7 +201,7 @@ static bool decide(struct tcp *tcp, struct caller *caller) {
     return true;
 }
 
-/* Warns, once, that strangers may join; printed by the rank whose port everyone knows. */
+/* Warns once that strangers may join. Only the rank whose port everyone knows prints this. */
 static void warn_of_strangers(const struct tcp *tcp) {
     struct address own = socket_own(tcp->listener);
     if (!*tcp->secret && !address_is_loopback(&own))
@@ -295,7 +295,7 @@ static bool listen_as_own(struct tcp *tcp, int control, const char *addr) {
     return tcp->listener >= 0;
 }
 
-/* Blocks until rank 0 has answered; returns false if the other side is gone. */
+/* Blocks until rank 0 has answered. Returns false if the other side is gone. */
 static bool greet_rank0(struct tcp *tcp, int fd, const char *addr) {
     struct greeting *greeting = tcp->greeting;
     struct pollfd pollfd = {.fd = fd, .events = POLLIN};
@@ -365,8 +365,8 @@ static void call(struct tcp *tcp, struct conn *conn) {
     conn->out.stuck = true; /* until it is connected */
 }
 
-/* Continues a call whose socket is connected; returns true when the call is complete. Calls again if the called dropped
- * the connection, as it does when too many strangers call at once; a rank that is gone no longer listens. */
+/* Continues a call whose socket is connected; returns true when the call is complete. Calls again if the other side
+ * dropped the connection, as it does when too many strangers call at once. A rank that is gone no longer listens. */
 static bool greet(struct tcp *tcp, int i) {
     struct conn *conn = &tcp->conn[i];
     struct greeting *greeting = &tcp->greeting[i];
@@ -408,7 +408,7 @@ static bool take_in(struct tcp *tcp, struct caller *caller) {
     return false;
 }
 
-/* Makes and takes calls concurrently, so that no rank waits for another that is itself waiting. */
+/* Makes and accepts calls concurrently, so that no rank waits for another that is itself waiting. */
 void tcp_connect(struct tcp *tcp) {
     struct caller caller;
     int missing = tcp->nconns - tcp->ncontrol;

@@ -13,8 +13,7 @@
 enum { LAST = 8 };                             /* instructions of each lane in a flight record */
 static const double AFTER_SIGNAL = 0.3;        /* seconds without an instruction's end after which the rank counts as
                                                 * stuck */
-static const double LOOK = 0.05, LOOKS = 20.0; /* seconds between two looks of the watch, and the number of looks in a
-                                                * deadline */
+static const double LOOK = 0.05, LOOKS = 20.0; /* seconds between checks of the watch, and checks per deadline */
 
 /* Current position of a rank. */
 struct place {
@@ -24,7 +23,7 @@ struct place {
     int64_t pass;          /* pass that the rank is in, counted like replay's passes; before a step begins, its first */
     double since;          /* start of the phase or of the pass */
     double since_device;   /* the same start by the device's clock */
-    double heard;          /* time when a signal was seen, or when an instruction last ended after that; 0: not yet */
+    double heard;          /* time of a signal, or when an instruction last ended after it; 0: no signal */
     int64_t done;          /* instructions done at that time */
     bool told;
     const char *hint;
@@ -35,12 +34,12 @@ static struct watch {
     pthread_mutex_t lock; /* guards the fields below; the thread that ends the process keeps it */
     struct place one;     /* place of the process's only rank */
     struct place *place;  /* places of ranks that are threads, else NULL */
-    struct place *at;     /* the place that is looked at */
+    struct place *at;     /* the place that the watch checks */
     bool meeting;         /* ranks still meet: a signal ends the process */
     int signal;
 } w = {.lock = PTHREAD_MUTEX_INITIALIZER};
-/* Key to the place of a thread's rank; unset if the process has one rank. It is no thread-local variable, because the
- * stand-in for CUDA takes these for a block's shared memory. */
+/* Key to the place of a thread's rank; unset if the process has one rank. It is not a thread-local variable, because
+ * the stand-in for CUDA uses those for a block's shared memory. */
 static pthread_key_t own_key;
 static pthread_once_t own_once = PTHREAD_ONCE_INIT;
 static void make_own_key(void) { pthread_key_create(&own_key, NULL); }
@@ -55,7 +54,7 @@ static struct place *last_place(void) { return first_place() + (w.place ? w.a.ra
 /* ---- progress of the replay ---- */
 
 static const struct rt_rank *stream(const struct replay *re) { return &re->program->rank[re->rank]; }
-/* Returns how many passes the device is ahead of the one that is watched; negative: it has not begun that one. */
+/* Returns how many passes the device is ahead of the watched one; negative if it has not begun that pass. */
 static int32_t lead(const struct replay *re) {
     uint32_t passes = re->reached ? __atomic_load_n(&re->reached[stream(re)->nlanes], __ATOMIC_ACQUIRE)
                                   : (uint32_t)__atomic_load_n(&re->passes, __ATOMIC_ACQUIRE);
@@ -109,8 +108,8 @@ static int32_t blocked(const struct replay *re) {
 
 /* ---- names ---- */
 
-/* Names an instruction. A message gets its tensor: "RECV_F act(2,5) from rank 2"; the name of a job or an addition
- * suffices. */
+/* Names an instruction. A message's name includes its tensor: "RECV_F act(2,5) from rank 2". A job or an addition has
+ * just its name. */
 void instr_name(char *out, size_t n, const struct rt_program *p, const struct rt_instr *x, const int32_t *groups) {
     int32_t slices = p->model->slices;
     const char *tensor = is_message(x->op) ? kind_row(op_row(x->op)->tensor)->name : NULL;
@@ -233,7 +232,7 @@ static void say_why(const char *why) {
     fflush(stderr);
 }
 
-/* Tells the JSON error: the late rank's place and the reason, then the places of the others. */
+/* Prints the JSON error: the late rank's place and the reason, then the places of the others. */
 static void tell_fault(struct place *late, const char *why) {
     char text[16384], place[600];
     w.at = late;
@@ -273,7 +272,8 @@ void watch_fail(const char *why) {
 
 /* ---- the thread ---- */
 
-/* Records the signal. A thread that waits for signals would not do, because libraries start threads that block none. */
+/* Records the signal. A thread that waits for signals would not work, because libraries start threads that do not block
+ * them. */
 static void signalled(int signal) {
     int none = 0;
     if (!__atomic_compare_exchange_n(&w.signal, &none, signal, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
@@ -282,7 +282,7 @@ static void signalled(int signal) {
 
 static const char *signal_name(void) { return w.signal == SIGINT ? "SIGINT" : "SIGTERM"; }
 
-/* Ends the process: there is nothing to end in order, and the missing ranks may never come. */
+/* Ends the process: there is no step to finish, and the missing ranks may never come. */
 static _Noreturn void leave_meeting(void) {
     char place[600];
     write_place(place, sizeof place);

@@ -35,8 +35,8 @@ void watch_stop(void);
 void watch_meeting(bool meeting);
 /* Begins a phase and its deadline. what: its text, such as "waits for all ranks to start"; kept, not copied. */
 void watch_phase(const char *what);
-/* Begins to wait for the end of a step of the replay; steps count from 0. Follows a device that begins the next step by
- * itself. */
+/* Begins to wait for the end of a step of the replay; steps count from 0. If the device begins the next step by itself,
+ * the watch follows it. */
 void watch_step(struct replay *re, int64_t step);
 /* Begins the shutdown of all ranks. The deadline still holds; signals no longer have an effect. */
 void watch_end(void);

@@ -9,7 +9,7 @@
 
 void rank_error(const struct rt_program *self, const char *why) {
     static pthread_mutex_t told = PTHREAD_MUTEX_INITIALIZER;
-    pthread_mutex_lock(&told); /* of ranks that are threads, only one reports */
+    pthread_mutex_lock(&told); /* if ranks are threads, only one reports */
     if (!self || self->msg)
         fprintf(stderr, "%spianola: error: %s\n", isatty(STDERR_FILENO) ? "\n" : "", why);
     else

@@ -1,8 +1,9 @@
 /* The world: the ranks of a run, how they meet, and what they exchange outside the streams.
  *
- * transports.h has a row for each way to meet. comm_mpi.c: an MPI launcher started them. comm_tcp.c: anything else did,
- * and RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say where to meet. process/threads.c: they are threads. Once the
- * ranks have met, no function here returns an error: trouble with another rank ends the process through watch_fail. */
+ * transports.h has a row for each way to meet. comm_mpi.c serves ranks that an MPI launcher started. comm_tcp.c serves
+ * ranks started by anything else; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say where to meet. process/threads.c
+ * serves ranks that are threads. Once the ranks have met, no function here returns an error: trouble with another rank
+ * ends the process through watch_fail. */
 #ifndef PIANOLA_WORLD_H
 #define PIANOLA_WORLD_H
 #include "device/replay.h"
