@@ -1,5 +1,5 @@
-/* Post-validation as the host sees it: steps run ahead of the norms of earlier steps. All ranks decide alike, since all
- * find the same norm. */
+/* The host's side of post-validation: steps run ahead of the norms of earlier steps. All ranks decide alike, since all
+ * read the same norm. */
 #ifndef PIANOLA_AHEAD_H
 #define PIANOLA_AHEAD_H
 #include "layers/post_validation.h"
@@ -10,8 +10,8 @@ struct ahead {
     int64_t twice; /* steps that have run twice */
 };
 
-/* Records a step whose updates found this norm. Returns whether it rolled back the step before; it then runs again,
- * once. */
+/* Records a step whose updates read this norm. Returns whether they rolled back the step before; the step then runs
+ * again, once. */
 static inline bool runs_again(struct ahead *ahead, const struct rt_model *m, const uint64_t *norm) {
     bool again = ahead->open && is_clipped_by(m, norm);
     ahead->open = m->post_validation;

@@ -59,7 +59,7 @@ void cuda_write_word(cudaStream_t stream, uint32_t *word, uint32_t value) {
 }
 
 /* Returns whether the device can write the word. cuda.h does not say with which code a device refuses. An error that
- * leaves the process inconsistent comes again at the next call. */
+ * leaves the process inconsistent is reported again by the next call. */
 bool cuda_writes_word(cudaStream_t stream, uint32_t *word) { return write_word(stream, word, 0) == CUDA_SUCCESS; }
 
 void cuda_take_word(cudaStream_t stream, uint32_t *word, uint32_t value, bool flush) {
@@ -86,12 +86,12 @@ static bool device_wait(struct replay *re, const struct rt_instr *x, int32_t i) 
 }
 
 /* Returns whether an instruction's lane is part of the one branch of a graph that has messages and copies, in issue
- * order. A stream that awaits a word may hold up any other that shares its hardware queue, and CUDA does not see what
- * the word orders: cuda.h, on cuStreamWaitValue32 and cuGraphAddBatchMemOpNode, asks for the order "with CUDA-visible
- * dependencies such as events" too. Enqueued steps reach the queues in issue order, which is safe one instruction after
- * another. CUDA does not say which branches of a graph share a queue, but graphs have been seen to share queues
- * (pytorch#176582: with other streams' work). So in a graph, all lanes with messages, and those to host memory and
- * back, form one branch, in issue order, beside the compute lane's. */
+ * order. A stream that awaits a word may hold up any other that shares its hardware queue, and CUDA does not see the
+ * order that the word imposes: cuda.h, on cuStreamWaitValue32 and cuGraphAddBatchMemOpNode, asks for the order "with
+ * CUDA-visible dependencies such as events" too. Enqueued steps reach the queues in issue order, which is safe even if
+ * instructions run one after another. CUDA does not say which branches of a graph share a queue, but graphs have been
+ * seen to share queues (pytorch#176582: with other streams' work). So in a graph, all lanes with messages, and those to
+ * host memory and back, form one branch, in issue order, beside the compute lane's. */
 static bool takes_turns(const struct replay *re, const struct rt_instr *x) {
     return cuda_rank_of(re)->captured && cuda_rank_of(re)->transport->chained &&
            (is_copy(x->op) || cuda_has_messages(stream_of(re), x->lane));
@@ -153,7 +153,7 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
         cuda_backward_part(p->model, s, &at, job_sweep(p, x), &own->ahead, own->workspace, stream);
 }
 
-/* Runs an update. The device counts repetitions of the period itself, since each launches the same graph. */
+/* Runs an update. The device counts repetitions of the period itself, since each repetition launches the same graph. */
 static void run_update(struct replay *re, const struct rt_instr *x, cudaStream_t stream) {
     struct cuda_rank *own = cuda_rank_of(re);
     const struct rt_program *p = re->program;
@@ -177,7 +177,7 @@ static void run_norm(struct replay *re, const struct rt_instr *x, const float *d
     cuda_norm(dw ? job_piece(re, x) : none, dw, norm, x->first, own->workspace, stream);
 }
 
-/* Copies to or from host memory. The two directions have lanes of their own, and so streams and copy engines. */
+/* Copies to or from host memory. Each direction has its own lane, and so its own stream and copy engine. */
 static void copy_host(const struct cuda_rank *own, const struct rt_instr *x, cudaStream_t stream) {
     const struct job_copy copy = job_copy(own->arena, own->host, x);
     CUDA(cudaMemcpyAsync(copy.to, copy.from, (size_t)x->bytes,
@@ -243,8 +243,8 @@ static void no_idle(struct replay *re) { (void)re; }
 extern const struct device cuda_device = {device_wait, device_launch, device_meet, device_record,
                                           no_clock,    no_stamp,      no_idle};
 
-/* Marks an instruction's begin or end. An event recorded in a capture has a time only if it is recorded as external: a
- * node of the graph, which each launch records anew. */
+/* Marks an instruction's begin or end. An event recorded in a capture has a time only if it is recorded as external:
+ * then it is a node of the graph, and each launch records it anew. */
 void cuda_mark(const struct cuda_rank *own, int32_t i, bool end, cudaStream_t stream) {
     if (own->timed == UNTIMED)
         return;

@@ -1,4 +1,4 @@
-/* A CUDA device as ranks see it, for device_cuda.cu, the transports, and the code that runs steps. */
+/* The ranks' interface to a CUDA device, for device_cuda.cu, the transports, and the code that runs steps. */
 #ifndef PIANOLA_DEVICE_CUDA_CUH
 #define PIANOLA_DEVICE_CUDA_CUH
 #include "layers/cuda_math.cuh"
@@ -55,8 +55,8 @@ struct cuda_rank {
     enum cuda_timed timed;  /* the pass being enqueued */
     bool captured;          /* whether that pass is captured into a graph */
     int ahead;              /* passed from one part of a backward to the next: see cuda_backward_part */
-    bool turned;            /* turn has been recorded in this pass, */
-    cudaEvent_t turn; /* at the end of the latest work of lanes with messages and copies; for chained transports */
+    bool turned;            /* turn was recorded in this pass */
+    cudaEvent_t turn;       /* the end of the latest work of lanes with messages and copies; for chained transports */
     const struct cuda_transport *transport;
     void *link;     /* the transport's own */
     char *extra;    /* its device memory, extra(p, rank) bytes */
@@ -68,25 +68,26 @@ struct cuda_transport {
     const char *name; /* shown in messages */
     /* Returns details for the line about the run, or NULL if the name is enough. captured: in a graph. */
     const char *(*about)(bool captured);
-    bool one_host; /* for ranks on one host, which may share a device; otherwise each has its own */
+    bool one_host; /* for ranks on one host, which may share a device; otherwise each rank has its own */
     /* Enqueues a message on x's lane. Returns false if the other side has not come yet (loopback). */
     bool (*message)(void *link, struct replay *re, const struct rt_instr *x);
     bool (*collective)(void *link, struct replay *re, const struct rt_instr *x);
-    /* Makes the rank's only allocation, including the plan, of a kind that other ranks' devices can reach. Returns NULL
-     * with why on failure. */
+    /* Makes the rank's only allocation, which includes the plan, in memory that other ranks' devices can reach. Returns
+     * NULL with why on failure. */
     char *(*take)(int rank, size_t bytes, char *why, size_t n);
     void (*give)(char *p);
-    /* Returns the bytes of device memory that it needs besides the plan, part of the same allocation, at `extra`. */
+    /* Returns the bytes of device memory that it needs besides the plan. They are part of the same allocation, at
+     * `extra`. */
     int64_t (*extra)(const struct rt_program *p, int rank);
-    /* Returns an upper bound, as far as known in advance, on device memory that others allocate for it. groups: as for
-     * open. */
+    /* Returns an upper bound, as far as known in advance, on the device memory that libraries allocate for it. groups:
+     * as for open. */
     int64_t (*beside)(const struct rt_program *p, int rank, const int32_t *groups);
     /* Connects ranks that are processes; collective. Sets own->link as soon as there is something to abort. Ends the
      * process on failure. groups: as in rt_program. The caller keeps all arguments alive until close. */
     void (*open)(const struct world *world, const struct rt_program *p, const int32_t *groups, struct cuda_rank *own);
-    /* Polls work under way. Returns NULL, or an error, after which that work will not end. */
+    /* Polls the work under way. Returns NULL, or an error, after which the work will never end. */
     const char *(*progress)(void *link);
-    /* Aborts work under way, whose results are then undefined. May never return; any thread may call it, once. */
+    /* Aborts the work under way, whose results are then undefined. May never return. Any thread may call it, once. */
     void (*abort)(void *link);
     void (*close)(void *link);
     /* in a graph, a rank's messages run one after another, in issue order: device_cuda.cu explains why */
@@ -99,37 +100,37 @@ static inline bool cuda_has_messages(const struct rt_rank *k, int lane) {
     return k->lane_at[lane] < k->lane_at[lane + 1] && is_message(k->ins[k->lane_ins[k->lane_at[lane]]].op);
 }
 
-/* Returns the bytes of device memory that a rank takes; in host memory it takes what its plan has there. */
+/* Returns the bytes of device memory that a rank takes. In host memory, it takes exactly its plan. */
 int64_t cuda_rank_bytes(const struct rt_program *p, int rank, const struct cuda_transport *transport);
-/* Calls cudaMalloc. Returns NULL with why on failure; why mentions a lack of memory only if that is the reason. */
+/* Calls cudaMalloc. Returns NULL with why on failure; why mentions lack of memory only if that is the reason. */
 char *cuda_allocate(size_t bytes, char *why, size_t n);
 /* Allocates what a rank's replay needs; the caller sets own->link. watched: the device reports its progress in
  * re->reached. Returns NULL, or the reason why it failed. */
 const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_program *p, int rank,
                       const struct cuda_transport *transport, bool watched);
 void cuda_release(struct replay *re, struct cuda_rank *own);
-/* Timing: events at every instruction's begin and end, recorded in steps enqueued while own->timed is set; the
- * transport marks a message's. Stamps are seconds of the device's clock, for a step that began at `began`, with event
- * `since`. Read them after the step has ended and before its events are recorded anew. */
+/* Timing: events at every instruction's begin and end, recorded in steps enqueued while own->timed is set; for
+ * messages, the transport records them. Stamps are seconds of the device's clock, for a step that began at `began`,
+ * with event `since`. Read them after the step has ended and before its events are recorded anew. */
 const char *cuda_time(struct cuda_rank *own, const struct rt_rank *k);
 void cuda_mark(const struct cuda_rank *own, int32_t i, bool end, cudaStream_t stream);
 void cuda_stamps(const struct cuda_rank *own, const struct rt_rank *k, cudaEvent_t since, double began,
                  struct rt_stamp *stamp);
 /* Sets initial weights at the homes, and the learning rate. */
 bool cuda_begin(struct replay *re, const struct start *start, char *why, size_t nwhy);
-/* Copies a home's learned state to host memory, where mirror has room for all of it; and back. */
+/* Copies a home's learned state to host memory, and back. mirror has room for all of it. */
 struct checkpoint_shard cuda_pull(const struct replay *re, const struct rt_home *home, float *mirror);
 void cuda_push(struct replay *re, const struct rt_home *home, const float *weight, const float *moments);
 
-/* feed_cuda.cu: microbatches and losses. Returns the number of whole microbatches that are written out; slices are
- * counted elsewhere. */
+/* feed_cuda.cu: microbatches and losses. Returns the number of whole microbatches in the tables, where slices count
+ * separately. */
 int32_t cuda_written(const struct rt_program *p);
 /* Allocates feed.whole and result.lost, and finds what each section reads and makes. Returns false if the host has no
  * memory. */
 bool cuda_plan_feeds(struct cuda_rank *own, const struct rt_program *p, const struct rt_rank *k);
 /* Returns the microbatch, or slice, that a job reads, in device memory. */
 struct rt_batch cuda_input(const struct replay *re, const struct rt_instr *x);
-/* Makes a pass's microbatches before it runs, and sends them to the device, on stream. */
+/* Prepares a pass's microbatches before it runs, and sends them to the device, on stream. */
 void cuda_feed(struct replay *re, int64_t step, int64_t pass, const struct data *data, cudaStream_t stream);
 /* Sends a pass's losses back after it, on stream. */
 void cuda_tell(struct replay *re, int64_t pass, cudaStream_t stream);
@@ -154,8 +155,8 @@ struct cuda_steps {
     int64_t noted;                /* passes of this run whose ends are known */
     cudaGraphExec_t exec[NSECTIONS], timed[NSECTIONS]; /* the captured sections, without and with timing events */
     int64_t turn[NSECTIONS];                           /* how often each section has been enqueued */
-    double at;                                         /* when the last step that was asked for began */
-    int64_t asked;                                     /* 1 + that step's number; 0: none was */
+    double at;                                         /* when the last step with times requested began */
+    int64_t asked;                                     /* 1 + that step's number; 0: no such step */
     int64_t first, run;                                /* the first step; steps so far */
     double busy; /* seconds that this thread took to enqueue all but the first two steps */
 };
@@ -165,27 +166,26 @@ bool steps_open(struct cuda_steps *steps);
 /* Enqueues a step and the copies of its losses; the microbatches of its first pass are in place. */
 void steps_run(struct cuda_steps *steps, int64_t step, bool timed);
 /* Enqueues a run that is not training, lane by lane: step `step` of a validation on data (NULL if these ranks read
- * none), or the settling of the last step. All steps so far have ended. `next` is the step to come; the run uses its
+ * none), or the settling of the last step. All steps so far have ended. `next` is the next step; the run uses its
  * places for losses and a norm, and overwrites its microbatches. */
 void steps_beside(struct cuda_steps *steps, enum purpose purpose, int64_t next, int64_t step, const struct data *data);
-/* Enqueues the step that has just ended once more, with its microbatches, as if it had not run; data: as in
- * steps_beside. */
+/* Enqueues the step that has just ended again, with its microbatches, as if it had not run. data: as in steps_beside.
+ * */
 void steps_again(struct cuda_steps *steps, int64_t step, bool timed, const struct data *data);
-/* Reads when a rank's instructions ran in the timed step enqueued last, which has ended; in a period,
- * when they ran last. stamp: seconds since the begin of the first step that this was called for. From then on, call it
- * and steps_when for every step, before the next is enqueued. */
+/* Reads when a rank's instructions ran in the timed step that was enqueued last, which has ended; within a period, when
+ * they ran last. stamp: seconds since the begin of the first step that this was called for. From then on, call it and
+ * steps_when for every step, before the next is enqueued. */
 void steps_times(struct cuda_steps *steps, int64_t step, int rank, struct rt_stamp *stamp);
 /* Reads the ends of the last stage's updates on the rank into when[updates_per_step]: the ends of their passes. */
 void steps_when(struct cuda_steps *steps, int64_t step, int rank, double *when);
 void steps_close(struct cuda_steps *steps);
 
-/* fault_cuda.cu: sets which instruction is being enqueued, for messages and profilers. By the time the device runs it,
- * that may be over. */
+/* fault_cuda.cu: sets which instruction is being enqueued, for messages and profilers. The device may run it later. */
 void cuda_enter(const struct replay *re, const struct rt_instr *x);
 void cuda_leave(void);
 /* Writes an instruction's name, such as "1F3" or "RECV_F 1 3 from 0". */
 void cuda_instr_name(const struct rt_program *p, const struct rt_instr *x, char *out, size_t n);
-/* Writes the call, the error's name and text, and where it may come from into why, of n bytes. Returns why. */
+/* Writes the call, the error's name and text, and its possible origin into why, of n bytes. Returns why. */
 const char *cuda_trouble(cudaError_t code, const char *call, char *why, size_t n);
 
 /* nvtx.cu: ranges for profilers on this thread, named after the instructions */

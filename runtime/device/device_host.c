@@ -1,4 +1,4 @@
-/* The host as a device: layers run at once in the rank's own thread, messages by its transport. */
+/* The host as a device: layers run at once in the rank's own thread; its transport moves messages. */
 #include "device_host.h"
 #include "job.h"
 #include "store/import.h"
@@ -52,7 +52,7 @@ static void read_batch_rows(struct replay *re, const struct rt_instr *x, const s
     }
 }
 
-/* Returns the place of a member's loss. Members of a team that write to the same memory have places apart. */
+/* Returns the place of a member's loss. Members of a team that write to the same memory have separate places. */
 static float *member_loss(struct replay *re, const struct rt_instr *x, const struct rt_stage *s) {
     struct host_rank *own = self(re);
     assert(own->loss && batch_of(re, x) < re->program->batches);
@@ -93,7 +93,7 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
     }
 }
 
-/* Records the weight that an update has made non-finite, or the gradient, if that is not finite either. */
+/* Records the weight that an update has made non-finite, or the gradient if it was non-finite already. */
 static void name_nonfinite(struct replay *re, const struct rt_update *u) {
     struct nonfinite_at at = {re->step + 1, re->rank, NONFINITE_STATE, 0};
     nonfinite_scan(&re->bad, &at, u->piece, u->w);
@@ -104,7 +104,8 @@ static void name_nonfinite(struct replay *re, const struct rt_update *u) {
 static void run_update(struct replay *re, const struct rt_instr *x) {
     const struct rt_update u = job_update(re, self(re)->arena, x);
     const int moments = count_moments(u.piece.m->optimizer);
-    /* The plan's sizes match the layers': fp32 weights, gradient and moments of what this rank updates. */
+    /* Checks that the plan's sizes match the layers': fp32 weights, gradient and moments of the elements that this rank
+     * updates. */
     assert(x->at.w->bytes >= 4 * u.piece.n && x->at.dw->bytes >= 4 * u.piece.n);
     assert(!x->at.opt || x->at.opt->bytes >= 4 * moments * u.piece.n);
     assert(x->at.opt || moments == 0 || u.piece.n == 0);
@@ -184,7 +185,7 @@ const struct device host_device = {
 };
 
 /* Returns n zeroed, page-aligned objects, or NULL if there is no memory. Large allocations use pages of 2 MiB where the
- * system has them, for fewer faults at first and fewer TLB misses. */
+ * system has them, for fewer page faults and TLB misses. */
 static void *host_pages(size_t n, size_t size) {
     enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
     size_t page = n * size < 4 * (size_t)HUGE_PAGE ? PAGE : HUGE_PAGE, bytes = (n * size + page - 1) / page * page;
@@ -218,7 +219,7 @@ void host_release(struct replay *re, struct host_rank *own) {
     free(own->batch);
 }
 
-/* Makes a shard's initial weights. Only a whole stage's can be made, so the rest is dropped. */
+/* Makes a shard's initial weights. Makes a whole stage's, since nothing less is possible, and drops the rest. */
 static bool first_shard(struct replay *re, const struct rt_home *home, float *w, const struct start *start, char *why,
                         size_t nwhy) {
     const struct rt_model *m = re->program->model;

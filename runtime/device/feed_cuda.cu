@@ -79,8 +79,8 @@ static void make_batch(const struct cuda_rank *own, const struct rt_program *p, 
 
 /* ---- microbatches that a pass reads, and losses that it makes ---- */
 
-/* Finds the microbatches that a section reads. If a period repeats, these are only the ones it uses in each pass; if
- * nothing repeats, they are all microbatches. */
+/* Finds the microbatches that a section reads: those that each pass of it uses if a period repeats, otherwise all
+ * microbatches. */
 static void find_fed(const struct rt_program *p, const struct rt_rank *k, struct cuda_range *fed, int section) {
     int32_t slices = pieces_of_batch(p->model);
     *fed = p->period > 0 ? cuda_range{INT32_MAX, 0} : cuda_range{0, cuda_written(p)};
@@ -93,12 +93,12 @@ static void find_fed(const struct rt_program *p, const struct rt_rank *k, struct
     }
 }
 
-/* Finds the microbatches whose losses a section makes; the other losses there are an earlier pass's. made: per
- * microbatch as written out. */
+/* Finds the microbatches whose losses a section computes; the other losses there are an earlier pass's. made: per
+ * microbatch in the tables. */
 static struct cuda_range *find_lost(const struct rt_program *p, const struct rt_rank *k, struct cuda_range *at,
                                     int section, bool *made) {
     int32_t n = written_batches(p);
-    if (p->period == 0) { /* losses that nobody makes are 0 */
+    if (p->period == 0) { /* losses that no rank here computes are 0 */
         *at = {0, n};
         return at + 1;
     }

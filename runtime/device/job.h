@@ -31,16 +31,16 @@ static inline bool stage_reads_batch(const struct rt_program *p, int stage) {
         reads = s->layer[l].unit && s->layer[l].unit->side & (UNIT_READS_TOKENS | UNIT_READS_TARGETS);
     return reads;
 }
-/* Returns whether a part is a job's first: the one that takes its input, or the gradient of its output. */
+/* Returns whether a part is a job's first, which reads the job's input or the gradient of its output. */
 static inline bool begins_job(const struct rt_program *p, const struct rt_instr *x) {
     bool forward = x->op == OP_F || x->op == OP_R;
     return !x->at.got && x->sweep != SWEEP_WEIGHTS &&
            (forward ? x->from == 0 : job_end(p, x) == p->stage[x->stage].nlayers);
 }
 
-/* Binds a job's operands, except the batch and the loss's place. The stage's own workspace is followed by what cost.c
- * adds: for B what I would leave for W, for R its output, which is dropped, and for an F that R will repeat its stash.
- * An operand `work` is another workspace than the rank's. */
+/* Binds a job's operands, except the batch and the loss's place. The stage's own workspace is followed by space that
+ * cost.c adds: for B, the data that I would leave for W; for R, its output, which is dropped; for an F that R will
+ * repeat, its stash. If the job has an operand `work`, that is its workspace instead of the rank's. */
 static inline struct rt_bind job_bind(const struct rt_program *p, int rank, char *arena, const struct rt_instr *x) {
     const struct rt_stage *s = job_stage(p, x);
     const struct rt_buffer *work = x->at.work ? x->at.work : p->rank[rank].work;
@@ -79,7 +79,7 @@ static inline struct rt_bind job_bind(const struct rt_program *p, int rank, char
     return at;
 }
 
-/* Returns what the part of a backward computes. */
+/* Returns which computations a part of a backward runs. */
 static inline struct rt_sweep job_sweep(const struct rt_program *p, const struct rt_instr *x) {
     struct rt_sweep sweep = {x->op != OP_W, x->op != OP_I, x->sweep, x->from, job_end(p, x)};
     return sweep;

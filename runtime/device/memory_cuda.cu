@@ -56,7 +56,7 @@ char *cuda_allocate(size_t bytes, char *why, size_t n) {
     return NULL;
 }
 
-/* Allocates pinned memory. Writing all of it at once also settles where its pages lie: near this process's processors.
+/* Allocates pinned memory. Writing all of it at once also places its pages near this process's processors.
  */
 static bool take_host(struct cuda_rank *own, int64_t bytes, char *why, size_t n) {
     cudaError_t code = cudaHostAlloc((void **)&own->host, (size_t)bytes, cudaHostAllocDefault);
@@ -104,7 +104,7 @@ const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_
     }
     int least, greatest;
     CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    for (int l = 0; l < k->nlanes; l++) /* lanes that others wait for come first: messages' kernels before layers' */
+    for (int l = 0; l < k->nlanes; l++) /* messages' kernels come before layers': other lanes wait for them */
         CUDA(cudaStreamCreateWithPriority(&own->lane[l], cudaStreamNonBlocking,
                                           cuda_has_messages(k, l) ? greatest : least));
     for (int32_t i = 0; i < k->nins; i++)
@@ -168,8 +168,8 @@ static void store_state(struct replay *re, int memory, int64_t off, const void *
         cuda_store(cuda_rank_of(re)->arena + off, from, bytes);
 }
 
-/* Sets a home's weights from the whole set's, in fp32. With bf16 they are rounded, and the ones that it updates get w
- * as their masters. */
+/* Sets a home's weights from the whole set's, in fp32. With bf16, rounds them and stores w as the masters of those that
+ * the home updates. */
 static void store_weights(struct replay *re, const struct rt_home *home, const float *w) {
     char *arena = cuda_rank_of(re)->arena;
     const struct rt_model *m = re->program->model;

@@ -1,5 +1,5 @@
-/* The first number of a training that is not finite. A run that goes on with such numbers learns nothing more, and its
- * checkpoints would replace good ones. So a training keeps this record, and by default stops when it is set.
+/* The first number of a training that is not finite. A run that continues with such numbers learns nothing more, and
+ * its checkpoints would replace good ones. So a training keeps this record, and by default stops when it is set.
  *
  * The host checks each loss and, after an update, the weights that it has changed. A GPU's losses are checked when they
  * reach the host, and its weights before a checkpoint and at the end. */
@@ -17,11 +17,10 @@ struct nonfinite {
     char tensor[32]; /* its name in checkpoints */
 };
 
-/* Checks the losses [n] that a rank has of a step, counted from 1; keeps the first that is not finite, if none is kept
- * yet. */
+/* Checks a rank's losses [n] of a step, counted from 1. Keeps the first non-finite one, if none is kept yet. */
 void nonfinite_look(struct nonfinite *bad, int64_t step, int rank, const float *loss, int64_t n);
-/* Checks a piece of a stage that lies at w, and keeps its first number that is not finite in the same way. moment: the
- * letter of a moment, or 0 for weights or a gradient. Returns false if a number is not finite. */
+/* Checks a piece of a stage that lies at w, and keeps its first non-finite number in the same way. moment: the letter
+ * of a moment, or 0 for weights or a gradient. Returns false if a number is not finite. */
 struct nonfinite_at {
     int64_t step;
     int rank;

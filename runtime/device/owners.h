@@ -1,4 +1,4 @@
-/* The ranks that a set's checkpoint is taken from: the first of the homes that update the same elements. */
+/* The ranks that write a set's checkpoint: for each range of elements, the first home that updates it. */
 #ifndef PIANOLA_OWNERS_H
 #define PIANOLA_OWNERS_H
 #include "rt.h"

@@ -25,11 +25,12 @@ struct device {
  * follows it. If nothing repeats, a step has one pass, which runs the last section. */
 enum { BEFORE_PERIOD, PERIOD, BEHIND_PERIOD, NSECTIONS };
 
-/* Returns whether a validation runs an instruction: forwards, and all messages, so that ranks stay in step. What these
- * move for backwards and updates, nobody reads. Weights arrive where they are needed, and stay as they are, since
- * nothing updates them. */
+/* Returns whether a validation runs an instruction: it runs forwards, and all messages, so that ranks stay in step.
+ * Nothing reads the data that messages move for backwards and updates. Weights arrive where they are needed and do not
+ * change, since nothing updates them. */
 static inline bool is_for_loss(int op) { return op == OP_F || op == OP_COPY || is_message(op); }
-/* Returns whether settling an update (layers/post_validation.h) runs it: again all messages, and what updates need. */
+/* Returns whether settling an update (layers/post_validation.h) runs an instruction: again all messages, and whatever
+ * updates need. */
 static inline bool is_for_settling(int op) {
     return op == OP_U || op == OP_COPY || op == OP_RELOAD_O || op == OP_OFFLOAD_O || is_message(op);
 }
@@ -49,8 +50,8 @@ struct replay {
     enum purpose purpose;
     int64_t steps;        /* steps of the whole training; the learning rate's schedule spans them */
     struct nonfinite bad; /* the first number that this rank has found not to be finite */
-    /* For the pass under way: its section, whose instructions end at `end`; the repetition of the period, from 0; and
-     * how often the section has run before, including in earlier steps and validations. */
+    /* The pass under way: its section, whose instructions end at `end`; the repetition of the period, from 0; and how
+     * often the section ran before, including in earlier steps and validations. */
     int32_t section, end;
     int64_t repetition, turn;
     int64_t passes;  /* passes begun since step 0, this step's included; stored with release */
@@ -58,15 +59,15 @@ struct replay {
     int32_t running; /* the instruction being launched, or -1; stored with release too */
     int32_t left;    /* instructions of the pass still to run */
     bool *blocked;   /* per lane: could not continue since the last change */
-    /* For a device that lags behind the cursors: per lane, how many of its first instructions have ended in the step or
-     * pass under way; after the lanes, `passes` as it was when that began. NULL: see cursor. */
+    /* For a device that lags behind the cursors: per lane, how many instructions have ended in the step or pass under
+     * way; after the lanes, the value of `passes` when it began. NULL: see cursor. */
     const uint32_t *reached;
     void *self; /* the device's own */
 };
 /* Runs every instruction of the rank that the purpose needs, the period's repeatedly. Calls idle whenever every lane
  * waits. */
 void replay_step(struct replay *re);
-/* Do the same in parts, for ranks that share a thread: begin a pass, 0 .. passes_of, and run as far as possible.
+/* Do the same in parts, for ranks that share a thread: begin a pass, from 0 .. passes_of, then run as far as possible.
  * replay_run returns true when the whole pass has run. */
 void replay_begin(struct replay *re, int64_t pass);
 bool replay_run(struct replay *re);
@@ -86,8 +87,8 @@ static inline int32_t begin_of(const struct rt_rank *k, int section) {
     return begin[section];
 }
 
-/* Return a job's microbatch in the pass under way, an update's place among its stage's in the step, and its number
- * among all of the stage's, from 1, as optimizers count. */
+/* Return a job's microbatch in the pass under way; an update's place among its stage's updates in the step; and its
+ * number among all of the stage's updates, from 1, as optimizers count. */
 static inline int32_t batch_of(const struct replay *re, const struct rt_instr *x) {
     return (int32_t)(x->batch + re->repetition * re->program->period);
 }
@@ -127,7 +128,7 @@ static inline int group_count(const int32_t *groups) {
         groups = group_at(groups, 1);
     return n;
 }
-/* A group as its member `me` sees it: members before `me` come before it in the order of sums. */
+/* A group seen from its member `me`: members before `me` come before it in the order of sums. */
 struct rt_group {
     const int32_t *member;
     int n, me;

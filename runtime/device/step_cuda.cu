@@ -1,7 +1,7 @@
-/* Passes of all ranks that share a thread and its device, each as one piece of work on a stream: forked to every lane,
- * replayed, joined. A step has one pass, or one per repetition of its period and two more. The first step is enqueued
- * lane by lane, which creates whatever is created on first use. Then, if a graph is wanted, each section is captured
- * once and launched from then on. */
+/* Passes of all ranks that share a thread and its device, each as one piece of work on a stream: it forks to every
+ * lane, is replayed, and joins. A step has one pass, or one per repetition of its period plus two. The first step is
+ * enqueued lane by lane, which creates whatever is created on first use. Then, if a graph is wanted, each section is
+ * captured once and launched from then on. */
 #include "device_cuda.cuh"
 #include "store/seconds.h"
 #include <stdlib.h>
@@ -33,7 +33,7 @@ bool steps_open(struct cuda_steps *steps) {
 
 static const struct rt_program *program_of(const struct cuda_steps *steps) { return steps->replay->program; }
 
-/* Counts a pass on the device. Where the period begins anew, so does what each lane has reached. */
+/* Counts a pass on the device. When the period repeats, the progress of each lane starts again from 0. */
 static void count_in_section(struct cuda_steps *steps, int r, int section) {
     const struct rt_program *p = program_of(steps);
     const struct rt_rank *k = rank_streams(steps, r);
@@ -87,8 +87,8 @@ static cudaGraphExec_t capture(struct cuda_steps *steps, int64_t pass, enum cuda
     CUDA(cudaStreamBeginCapture(steps->origin, cudaStreamCaptureModeThreadLocal));
     enqueue_pass(steps, pass, timed, true);
     CUDA(cudaStreamEndCapture(steps->origin, &graph));
-    /* Kernels have the priority of the stream they were captured on (cuda_runtime_api.h, on cudaGraphInstantiate), but
-     * only with this flag; without it all have the priority of the stream they are launched on. */
+    /* With this flag, kernels have the priority of the stream they were captured on (cuda_runtime_api.h, on
+     * cudaGraphInstantiate). Without it, all have the priority of the stream they are launched on. */
     CUDA(cudaGraphInstantiate(&exec, graph, cudaGraphInstantiateFlagUseNodePriority));
     CUDA(cudaGraphDestroy(graph));
     return exec;
@@ -123,7 +123,7 @@ static void await(const struct cuda_steps *steps, cudaEvent_t event) {
         CUDA(cudaEventSynchronize(event));
 }
 
-/* Waits until the pass two before this one has ended, so that one of the two places for microbatches is free. */
+/* Waits until the pass before the previous one has ended, so that one of the two places for microbatches is free. */
 static void keep_pace(struct cuda_steps *steps, int64_t pass) {
     int64_t before = steps->run * passes_of(program_of(steps)) + pass; /* passes so far */
     if (before < 2)
@@ -152,7 +152,7 @@ static void run_pass(struct cuda_steps *steps, int64_t step, int64_t pass, bool 
         CUDA(cudaEventRecord(steps->passed[(steps->run * passes_of(program_of(steps)) + pass) % 2], steps->origin));
 }
 
-/* Saves the routed totals before a step, or restores them: with post-validation, a step may have run in vain. */
+/* Saves the routed totals before a step, or restores them: with post-validation, a step may be discarded. */
 static void keep_routed(const struct cuda_rank *rank, bool back, cudaStream_t stream) {
     CUDA(cudaMemcpyAsync(rank->routed + !back, rank->routed + back, sizeof *rank->routed, cudaMemcpyDeviceToDevice,
                          stream));
@@ -212,7 +212,7 @@ void steps_beside(struct cuda_steps *steps, enum purpose purpose, int64_t next, 
         steps->replay[r].purpose = TRAINS;
 }
 
-/* Returns when the step began, in seconds since the first that was asked for. */
+/* Returns when the step began, in seconds since the first step with times requested. */
 static double began(struct cuda_steps *steps, int64_t step) {
     float since = 0;
     if (steps->asked == step + 1)
@@ -223,10 +223,10 @@ static double began(struct cuda_steps *steps, int64_t step) {
     return steps->at += 1e-3 * since;
 }
 
-/* Reads a step's times. Events give milliseconds as floats, 24 bits: within a step enough to resolve a microsecond in
- * ten seconds. Steps are chained by their begin events, so one clock, the device's, times them all, and a long run
- * makes it no coarser. The cost is two calls of the runtime per instruction between steps, while the device idles, and
- * two events inside a step. */
+/* Reads a step's times. Events give milliseconds as floats with 24 bits, enough to resolve a microsecond in a step of
+ * ten seconds. Steps are chained by their begin events, so the device's clock times them all, and times stay precise in
+ * long runs. The cost is two calls of the runtime per instruction between steps, while the device idles, and two events
+ * inside a step. */
 void steps_times(struct cuda_steps *steps, int64_t step, int rank, struct rt_stamp *stamp) {
     double at = began(steps, step);
     cuda_stamps(&steps->rank[rank], rank_streams(steps, rank), steps->begin[step % 2], at, stamp);

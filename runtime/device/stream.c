@@ -1,5 +1,5 @@
 /* Asserts what the replay core, the devices and the transports assume of a rank's streams. The compiler has proved more
- * than this, but what a rank runs may come from a file that was built long ago, or by another compiler. */
+ * than this, but a rank's program may come from a file that was built long ago, or by another compiler. */
 #include "replay.h"
 #include <assert.h>
 
@@ -55,8 +55,8 @@ static void expect_work(const struct rt_program *p, const struct rt_rank *k, con
         assert(x->at.src && x->at.dw);
 }
 
-/* Asserts that lanes are in issue order, and that an instruction waits only for earlier ones of other lanes in its
- * section. So the first instruction of the rank that has not run never waits for another of the same rank. */
+/* Asserts that lanes are in issue order, and that an instruction waits only for earlier instructions on other lanes in
+ * its section. So the first instruction of the rank that has not run never waits for another of the same rank. */
 static void expect_lanes(const struct rt_rank *k) {
     assert(k->lane_at[0] == 0 && k->lane_at[k->nlanes] == k->nins);
     for (int l = 0; l < k->nlanes; l++)

@@ -1,7 +1,7 @@
 /* Messages between ranks of one process.
  *
- * A message's flag has three states each time that it is sent: the sender has come, the receiver has come, moved. The
- * side that comes second copies the tensor between the planned offsets of the two arenas. No thread blocks on a lock or
+ * Each time a message is sent, its flag has three states: the sender has come, the receiver has come, moved. The side
+ * that comes second copies the tensor between the planned offsets of the two arenas. No thread blocks on a lock or
  * waits for another to wake and copy; a rank with nothing else to do sleeps on its bell. */
 #include "comm_local.h"
 #include <assert.h>
@@ -87,7 +87,7 @@ static void ring(struct local *local, int rank) {
         syscall(SYS_futex, &bell->rung, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
-/* Sleeps until the bell rings. Every lane has been tried since the bell was last read; if it has rung meanwhile,
+/* Sleeps until the bell rings. Every lane has been tried since the bell was last read; if the bell has rung since then,
  * returns at once. */
 static void local_idle(void *link, struct replay *re) {
     struct local *local = link;
@@ -112,7 +112,7 @@ static bool local_message(void *link, struct replay *re, const struct rt_instr *
     int64_t state = atomic_load(&meeting->state);
     assert(state < base + STATES + MOVED); /* the other side may have come for the next turn, but no further */
     if (state < base + SENDER_CAME && atomic_compare_exchange_strong(&meeting->state, &state, mine))
-        return false; /* this side is first; a failed exchange has loaded what the other side wrote */
+        return false; /* this side is first; a failed compare-exchange has loaded the other side's value */
     if (state == mine)
         return false;
     if (state < base + MOVED) {
@@ -131,7 +131,7 @@ static bool local_message(void *link, struct replay *re, const struct rt_instr *
     return true;
 }
 
-/* ---- collectives: the last member to come does the work of all ---- */
+/* ---- collectives: the last member to arrive does the work for all ---- */
 
 enum { PART = 1 << 12 }; /* floats that are summed at a time */
 

@@ -1,13 +1,13 @@
 /* Messages between ranks that share one device and one thread. Each is an event and a copy inside the device.
  *
- * Whichever side of a message is enqueued second enqueues it all: the receiver's lane waits for the sender's, copies
- * from arena to arena, and the sender's lane waits for the copy. So a send ends no sooner than its receive, as with any
- * other transport, and the whole step of all ranks is one graph. */
+ * The side of a message that is enqueued second enqueues the whole exchange: the receiver's lane waits for the sender's
+ * and copies from arena to arena, and the sender's lane waits for the copy. So a send ends no sooner than its receive,
+ * as with any other transport, and the whole step of all ranks is one graph. */
 #include "comm_loopback.cuh"
 #include <stdlib.h>
 
 struct meeting {
-    int64_t came, done; /* sides that have come since the start, and times that all were done */
+    int64_t came, done; /* sides that have come since the start, and number of completed exchanges */
     cudaEvent_t *event; /* per side: the event that it has come; for the first side, also the event that all is done */
     int64_t *turns;     /* per side: number of times it has come */
     int32_t *ins;       /* per side: its instruction */
@@ -32,7 +32,8 @@ static void mark(const struct loopback *loopback, const struct rt_meeting *meeti
         cuda_mark(&loopback->rank[meeting->rank[side]], y->ins[side], end, lane(loopback, meeting, y, on));
 }
 
-/* Records that a side has come. Returns true for the side that comes last, on its first try: it does the work. */
+/* Records that a side has come. Returns true for the side that comes last, on its first try; that side does the work.
+ * */
 static bool join_meeting(struct meeting *meeting, const struct rt_meeting *m, int side, int64_t turn) {
     if (meeting->turns[side] > turn)
         return false;

@@ -48,9 +48,10 @@ static int ranks_on(const struct threads *threads, int core) {
     return n;
 }
 
-/* Moves a rank's thread to the core with the fewest ranks if its own has more than its share. Linux, from 6.12 on, may
- * wake a thread where it last ran although another runs there and a core idles. Ranks that wake each other in turn
- * would share one core for the whole training. The thread may move on afterwards. */
+/* Moves a rank's thread to the core with the fewest ranks if its own has more than its share. Since 6.12, Linux may
+ * wake a thread on the core where it last ran, even if another thread runs there and another core idles. Ranks that
+ * wake each other in turn would then share one core for the whole training. The thread may move to other cores
+ * afterwards. */
 static void spread_rank(struct member *me) {
     struct threads *threads = me->threads;
     int cores = CPU_COUNT(&threads->cores), here = sched_getcpu(), best = here;

@@ -1,4 +1,4 @@
-/* Trains with one thread per rank; each does what a rank does that is a process. */
+/* Trains with one thread per rank; each thread does the same as a rank that is a process. */
 #include "train.h"
 #include "comm/watch.h"
 #include "rank/rank_train.h"
@@ -129,7 +129,7 @@ char **train_threads(const struct rt_run *run, const struct world *messages, voi
     if (run->looks)
         watch_all(run);
     snprintf(why, sizeof why, "cannot start a thread for each of %d ranks", W);
-    for (int r = 0; r < W; r++) /* threads that did start would wait for ever for one that did not */
+    for (int r = 0; r < W; r++) /* threads that started would wait for ever for one that did not */
         if (pthread_create(&crew.worker[r].thread, NULL, work, &crew.worker[r]) != 0)
             rank_error(NULL, why);
     for (int r = 0; r < W; r++)

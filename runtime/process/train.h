@@ -4,7 +4,7 @@
 #include "rank/rank_whole.h"
 
 /* train_host.c: trains on the host, and returns the arenas, [memory * workers + rank]. An entry is NULL if that arena
- * has no bytes in host memory. Free them with host_free. Ends the process on any error. */
+ * is empty. Free the arenas with host_free. Ends the process on any error. */
 char **host_train(const struct rt_run *run);
 void host_free(const struct rt_program *p, char **arena);
 

@@ -1,6 +1,5 @@
 /* All ranks of a program on one device. Every lane of every rank is a stream, and from the second step on the whole
- * step of all ranks is one graph. The last rank's thread that asks for a step enqueues it for all:
- * rank/rank_cuda.cu. */
+ * step of all ranks is one graph. The last thread to request a step enqueues it for all ranks: rank/rank_cuda.cu. */
 #include "comm_loopback.cuh"
 #include "rank/rank_cuda.cuh"
 extern "C" {
@@ -12,7 +11,7 @@ extern "C" {
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- a rank's backend, where it differs from rank_cuda.cu's ---- */
+/* ---- the parts of a rank's backend that differ from rank_cuda.cu's ---- */
 
 extern "C" void backend_choose(struct rank_run *) {}
 extern "C" void backend_connect(struct rank_run *) {}
