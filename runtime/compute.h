@@ -75,8 +75,7 @@ struct rt_bind {
     const struct rt_buffer *const *more; /* further tensors, added to x or to dy; ended by NULL; NULL: none */
     /* For slices. slice: the stage's layers on each slice. kv, in the arena: keys and values of earlier slices and, in
      * a backward, also of this one. own: where a forward writes this slice's keys and values, or NULL. dkv: gradients
-     * from later slices for all slices up to this one; NULL in the last slice. dpast: gradients for the earlier slices.
-     * */
+     * from later slices for all slices up to this one; NULL in the last slice. dpast: gradients for earlier slices. */
     const struct rt_stage *slice;
     const struct rt_buffer *const *kv;
     char *own, *dkv, *dpast;

@@ -169,8 +169,8 @@ void steps_run(struct cuda_steps *steps, int64_t step, bool timed);
  * none), or the settling of the last step. All steps so far have ended. `next` is the next step; the run uses its
  * places for losses and a norm, and overwrites its microbatches. */
 void steps_beside(struct cuda_steps *steps, enum purpose purpose, int64_t next, int64_t step, const struct data *data);
-/* Enqueues the step that has just ended again, with its microbatches, as if it had not run. data: as in steps_beside.
- * */
+/* Enqueues the last step, which has ended, again with its microbatches, as if it had not run. data: as in
+ * steps_beside. */
 void steps_again(struct cuda_steps *steps, int64_t step, bool timed, const struct data *data);
 /* Reads when a rank's instructions ran in the timed step that was enqueued last, which has ended; within a period, when
  * they ran last. stamp: seconds since the begin of the first step that this was called for. From then on, call it and

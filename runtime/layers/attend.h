@@ -1,14 +1,13 @@
 /* Causal attention, shared by attention_host.c and attention.cu: rows of a sequence attend to rows of the same sequence
  * (Vaswani et al. 2017, section 3.2; heads that share keys: Ainslie et al. 2023, section 2).
  *
- * The queries begin anywhere in the sequence, and keys and values lie in any number of segments. So the same code
- * serves a whole sequence, a slice of it that attends to all slices so far, and a rank's rows that attend to what
- * others have sent. Every query sees the keys whose position is at most its own, and at least one.
+ * The queries may begin anywhere in the sequence, and keys and values may lie in any number of segments. So the same
+ * code serves a whole sequence, a slice of it that attends to all slices so far, and a rank's rows that attend to what
+ * others have sent. Every query sees the keys whose position is at most its own; there is at least one.
  *
  * Tensors have the model's precision; lse and d are fp32. A tensor may have rows for several sequences: sequence s
  * begins s times the rows of one sequence after sequence 0, unless `apart` says otherwise. Strides are in elements,
- * from row to row. On a device, if heads are a multiple of 16 bytes, addresses and strides must be multiples of 16
- * bytes too. */
+ * from row to row. On a device, if a head is a multiple of 16 bytes, addresses and strides must be too. */
 #ifndef PIANOLA_ATTEND_H
 #define PIANOLA_ATTEND_H
 #include "attention.h"
@@ -62,11 +61,11 @@ void host_attend_backward(const struct attend *a);
  *
  * Rotary position embedding (Su et al. 2021, section 3.4.2), in the halves of GPT-NeoX and Llama. In a head of dim
  * columns, columns i and i + dim / 2 of the row at position p are rotated as a pair, by the angle p base^(-2i / dim).
- * Keys are rotated before anyone attends to them, and their gradients are rotated back at the end, so attend knows
- * nothing of rope.
+ * Keys are rotated before any query attends to them, and their gradients are rotated back at the end, so attention
+ * itself does not depend on rope.
  *
- * Angles are counted in turns, whose whole part falls away, in double: at position 10^6 they are still exact to 10^-9.
- * The host and devices use the same arithmetic. Its only library function is sqrt, which IEEE 754 fixes. */
+ * Angles are counted in turns, in double, and their integer part is dropped: at position 10^6 they are still exact to
+ * 10^-9. The host and devices use the same arithmetic. Its only library function is sqrt, which IEEE 754 fixes. */
 
 /* Positions of a layer's rows. The layer has `length` rows of each sequence: the first `chunk` of them from position
  * `first` on, the others from `second` on. Its row 0 is number `begin` among them. */
@@ -127,7 +126,8 @@ struct rotation {
 
 ON_BOTH double rope_nearest(double x) { return x + 6755399441055744.0 - 6755399441055744.0; } /* 1.5 * 2^52 */
 
-/* Returns the rotation by a number of turns: Cephes' polynomials, up to an eighth of a turn from the nearest quarter.
+/* Returns the rotation by a number of turns, with Cephes' polynomials for up to an eighth of a turn from the nearest
+ * quarter.
  */
 ON_BOTH struct rotation rope_rotation(double turns) {
     turns -= rope_nearest(turns);

@@ -1,9 +1,10 @@
 /* Causal attention (attend.h), fused as in FlashAttention (Dao et al. 2022; Dao 2023), and the layer of
- * attention_host.c, with the same aux and tmp. The matrix of probabilities exists one tile at a time, in registers.
+ * attention_host.c, with the same aux and tmp. Only one tile of the matrix of probabilities exists at a time, in
+ * registers.
  *
  * A block has 64 rows of one sequence and head, 16 per warp, and loops over tiles of columns in shared memory. The rows
- * are queries in the forward and for dq. For dk and dv they are keys, and the tile is the transposed one. So one thread
- * sums each gradient, in one order, and no pass adds to what another writes.
+ * are queries in the forward and for dq. For dk and dv they are keys, and the tile is transposed. So one thread sums
+ * each gradient, in one order, and no pass adds to another's results.
  *
  * Blocks with the longest rows come first. Heads have up to 128 columns, padded in shared memory to the next size that
  * has a kernel. */
@@ -234,8 +235,8 @@ template <int C> static __device__ __forceinline__ void load_stats(float *stats,
         stats[i] = 0;
 }
 
-/* Turns scores of keys, with a tile's queries in columns, into p. Key 0 is seen from column `first` on, each further
- * key from one column later. */
+/* Turns scores of keys, with a tile's queries in columns, into p. Columns from `first` on see key 0, and each further
+ * key is seen from one column later. */
 template <int K>
 static __device__ __forceinline__ void key_probabilities(float (&p)[K][4], const float *lse, float scale, int first) {
 #pragma unroll
@@ -248,8 +249,8 @@ static __device__ __forceinline__ void key_probabilities(float (&p)[K][4], const
         }
 }
 
-/* A block has rows of one segment. For each head that reads their key head, in turn, it goes through the queries that
- * see any of them. */
+/* A block has rows of one segment. For each head that reads their key head, in turn, it iterates over the queries that
+ * see any of these rows. */
 template <typename T, int D>
 static __global__ void __launch_bounds__(THREADS, 2) key_gradient(const __grid_constant__ attention t) {
     constexpr int C = COLUMNS_BACK<T, D>, S = STRIDE<T, D>;
@@ -449,7 +450,7 @@ template <typename T> static void copy_strips(const struct cuda_call *c, const s
         LAUNCH_ROWS(copy_rows, T, dim, dim3(blocks_for(most, THREADS), (unsigned)n), THREADS, c->stream, all, l->rows);
 }
 
-/* With rope, q and k are rotated in place: layers.c makes sure that nobody else reads them. */
+/* With rope, q and k are rotated in place: layers.c makes sure that nothing else reads them. */
 template <typename T> static void attention_forward(const struct cuda_call *c) {
     struct segment segment[MOST_SEGMENTS];
     strips kept = {};

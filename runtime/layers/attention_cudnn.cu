@@ -26,7 +26,7 @@ struct shape {
 static struct shape *known;
 static int nknown;
 
-/* Reports why cuDNN does not compute attention, for one shape or at all. Skips a reason that repeats the last one,
+/* Reports why cuDNN does not compute attention, for one shape or for all. Skips a reason that repeats the last one,
  * since many shapes may share it. */
 static void report_reason(const char *attention, const char *why, cudnnStatus_t status) {
     static char last[256];
@@ -154,7 +154,7 @@ bool cuda_attention_cudnn(const struct cuda_call *c, bool forward) {
     return status == CUDNN_STATUS_SUCCESS;
 }
 
-/* ---- compared with attention.cu, on random numbers ---- */
+/* ---- comparison with attention.cu, on random numbers ---- */
 
 enum part { X, DY, OURS, THEIRS, PARTS }; /* places in device memory; OURS, THEIRS: y, dx, statistics, sums */
 

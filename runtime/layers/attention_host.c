@@ -84,8 +84,8 @@ static void scores(const struct head *h, int i, int iend, const struct tile *t, 
                                   .b = turned(t->k, t->stride), .c = s, .stride = TILE});
 }
 
-/* Returns log x for x >= 1, by Newton's method on host_exp, from a line through the exponent and mantissa: the errors
- * are 0.06, 2e-3, 2e-6. The library's log may differ between machines, and this value reaches gradients. */
+/* Returns log x for x >= 1, by Newton's method on host_exp, starting from a linear function of exponent and mantissa:
+ * the errors are 0.06, 2e-3, 2e-6. The library's log may differ between machines, and this value affects gradients. */
 static float host_log(float x) {
     union {
         float f;
@@ -200,8 +200,8 @@ static WIDE void softmax_backward(const struct head *h, int i, int iend, const s
 }
 
 /* more: an earlier tile of these rows has written dq. The last rows come first, because they see every column that any
- * row sees. Of the heads that read these keys, the leading one writes dk and dv, unless they are added to; the others
- * add. */
+ * row sees. The first of the heads that read these keys writes dk and dv, unless they are to be added to; the other
+ * heads add. */
 static void tile_backward(const struct head *h, int i, int iend, const struct tile *t, bool more) {
     float p[TILE * TILE], ds[TILE * TILE];
     bool below = iend < h->a->rows || !h->leads || t->add;
@@ -297,7 +297,7 @@ static void copy_strip_rows(int rows, const struct strip *strip, int n) {
                    (const float *)(const void *)strip->from + r * strip->from_stride, (size_t)strip->n * sizeof(float));
 }
 
-/* With rope, q and k are rotated in place: layers.c makes sure that nobody else reads them. */
+/* With rope, q and k are rotated in place: layers.c makes sure that nothing else reads them. */
 static void attention_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     struct segment segment[MOST_SLICES];

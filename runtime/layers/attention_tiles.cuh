@@ -15,14 +15,15 @@ template <typename T, int D> constexpr int COLUMNS = (int)sizeof(T) * D <= 128 ?
 template <typename T, int D> constexpr int COLUMNS_BACK = (int)sizeof(T) * D <= 256 ? COLUMNS<T, D> : 16;
 template <typename T, int D> constexpr int STRIDE = D + WIDE<T>;
 /* Minimum blocks per multiprocessor: more blocks hide each other's latencies, fewer have more registers. Shared memory
- * has room for that many. The exceptions are on sm_80 (164 KiB, 1 of it per block), where one block less fits: bf16's
- * query_gradient for heads of 64 and of 128, and fp32's backward for heads of 128. */
+ * has room for that many. The exceptions are on sm_80 (164 KiB, minus 1 KiB per block), where one block fewer fits:
+ * bf16's query_gradient for heads of 64 and of 128, and fp32's backward for heads of 128. */
 template <typename T> constexpr int RESIDENT = sizeof(T) == 2 ? 3 : 2;
 
 /* ---- a warp's part of a product, 16 rows x 8N columns ----
  *
- * In each 8 columns, a thread has c[n][0] and c[n][1] in row lane / 4, columns 2 (lane % 4) and the next. It has
- * c[n][2] and c[n][3] in the same columns, 8 rows below. Its quad, four neighbouring lanes, has all of its two rows. */
+ * In each group of 8 columns, a thread has c[n][0] and c[n][1] in row lane / 4, in column 2 (lane % 4) and the next. It
+ * has c[n][2] and c[n][3] in the same columns, 8 rows below. Its quad, four neighbouring lanes, has all of these two
+ * rows. */
 
 static __device__ __forceinline__ int lane_row(int i) { return threadIdx.x % 32 / 4 + i / 2 * 8; }
 static __device__ __forceinline__ int lane_column(int n, int i) { return 8 * n + threadIdx.x % 4 * 2 + i % 2; }
@@ -174,7 +175,7 @@ static __device__ __forceinline__ void combine(float (&c)[N][4], const float (&p
 
 /* ---- loads and stores ---- */
 
-/* Begins to load rows from .. from + N - 1 of a head of dim columns, with zeros past the last row and the head's last
+/* Starts loading rows from .. from + N - 1 of a head of dim columns, with zeros past the last row and the head's last
  * column. Copies of 16 bytes are asynchronous until await_tiles(). */
 template <int N, int D, typename T>
 static __device__ __forceinline__ void load_tile(T *tile, const T *x, int64_t stride, int from, int rows, int dim) {
@@ -194,8 +195,8 @@ static __device__ __forceinline__ void load_tile(T *tile, const T *x, int64_t st
     }
 }
 
-/* Waits until all threads see everything that the block has begun to load. Earlier reads are done too, so the tiles
- * that were read may be overwritten. */
+/* Waits until all threads see everything that the block has started to load. All threads have also finished their
+ * earlier reads, so the tiles that they read may be overwritten. */
 static __device__ __forceinline__ void await_tiles(void) {
     __pipeline_commit();
     __pipeline_wait_prior(0); /* for this thread alone (PTX ISA, "cp.async.wait_group"); the barrier is for all */

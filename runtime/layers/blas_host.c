@@ -1,14 +1,14 @@
-/* Chooses what multiplies matrices on this processor: libxsmm (product_host.c), or OpenBLAS where libxsmm has no
- * kernels and for products with a vector.
+/* Chooses the library that multiplies matrices on this processor: libxsmm (product_host.c), or OpenBLAS where libxsmm
+ * has no kernels and for products with a vector.
  *
  * OpenBLAS chooses its kernels when it is loaded, by a table of processor models. A processor newer than the library
- * falls through to Prescott, of 2004, and runs 5 to 8 times slower than it could. OPENBLAS_CORETYPE overrides the
- * choice but is read at load time, before main. So we set it by what the processor can do, not by its name, and have
- * the library choose again. Its builds for many processors export both functions; in other builds, which have nothing
- * to choose, they are absent (weak, hence NULL).
+ * falls back to the kernels for Prescott (2004), which are 5 to 8 times slower. OPENBLAS_CORETYPE overrides the choice
+ * but is read at load time, before main. So we set it by what the processor can do, not by its name, and have the
+ * library choose again. Its builds for many processors export both functions; in other builds, which have nothing to
+ * choose, they are absent (weak, hence NULL).
  *
- * At load time it also starts a thread per further core, and these spin for a while before they sleep: twice the
- * processor time for a command that trains nothing. A rank makes its products on one thread, so the others are ended.
+ * At load time it also starts a thread per additional core. These spin for a while before they sleep, which doubles the
+ * processor time of a command that trains nothing. A rank computes its products on one thread, so the others are ended.
  */
 #include "product.h"
 #include "rt.h"
@@ -53,7 +53,7 @@ static int core_level(const char *core) {
     return 2;
 }
 
-/* Reports a variable that limits the library that makes the products; its setting is respected. */
+/* Reports a variable that limits the library that computes the products; its setting is respected. */
 static void report_held(const char *variable, const char *said, const char *kernels) {
     const char *core = best_core();
     if (core && said && core_level(kernels) < core_level(core))
@@ -61,7 +61,7 @@ static void report_held(const char *variable, const char *said, const char *kern
                 kernels, core);
 }
 
-/* Reports LIBXSMM_TARGET if libxsmm has no kernels for the processor that it names: then the results change as well. */
+/* Reports LIBXSMM_TARGET if libxsmm has no kernels for the processor that it names: the results then change as well. */
 static void report_change(const char *said) {
     if (best_core() && said)
         fprintf(stderr,

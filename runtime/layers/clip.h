@@ -1,11 +1,11 @@
 /* Clipping by the norm of all gradients (Pascanu 2013), as PyTorch's clip_grad_norm_: an update scales its gradient by
  * min(1, clip / (norm + 1e-6)), where norm is the square root of the sum of the squares of all parameters' gradients.
  *
- * That sum is exact, so its bits do not depend on the order, or on the number of ranks that add it up. A gradient is
- * an integer m of 24 bits times a power of two; its square is m * m, of 48 bits, times another power. A norm is the
- * sum as an integer of many words, in units of 2^-298, the square of the least float above 0: word i counts 2^(32 i)
- * units. A rank's words are below 2^32 and have room for 2^64, so ranks add theirs word by word, without carries. Two
- * more words count infinities and NaNs. norm_value rounds the sum once, to the nearest double. */
+ * That sum is exact, so its bits do not depend on the order of the sum or on the number of ranks. A gradient is an
+ * integer m of 24 bits times a power of two; its square is m * m, of 48 bits, times another power. A norm is the sum as
+ * an integer of many words, in units of 2^-298, the square of the least float above 0: word i counts 2^(32 i) units. A
+ * rank's words are below 2^32 and have room for 2^64, so ranks add theirs word by word, without carries. Two more words
+ * count infinities and NaNs. norm_value rounds the sum once, to the nearest double. */
 #ifndef PIANOLA_CLIP_H
 #define PIANOLA_CLIP_H
 #include "both.h"
@@ -16,8 +16,8 @@
 enum { NORM_INF = NORM_WORDS - 2, NORM_NAN, NORM_LIMBS = NORM_INF, NORM_LEAST = -298 };
 #define NORM_EPS 1e-6
 
-/* Adds squares of gradients m * 2^(e - 150), all with one e from 1 to 254, to words that lie `stride` apart. squares:
- * the sum of m * m; adds at most 2^32 - 1 to each word. */
+/* Adds squares of gradients m * 2^(e - 150), which all have the same e, from 1 to 254, to words that are `stride`
+ * apart. squares: the sum of m * m; adds at most 2^32 - 1 to each word. */
 ON_BOTH void norm_add(uint64_t *word, int stride, uint64_t squares, uint32_t e) {
     uint32_t at = 2 * e - 2, limb = at / 32, shift = at % 32;
     uint64_t low = squares << shift, high = shift > 0 ? squares >> (64 - shift) : 0;

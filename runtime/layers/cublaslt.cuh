@@ -18,7 +18,7 @@ struct lt_product {
 };
 
 /* Ends the process after a failed call. Also reports the fault of an earlier kernel, which cuBLASLt only passes on and
- * which outlives cudaGetLastError. */
+ * which cudaGetLastError does not clear. */
 [[noreturn]] static inline void lt_end(const char *call) {
     cudaGetLastError();
     cuda_must(cudaPeekAtLastError(), call);
@@ -34,7 +34,7 @@ static inline void lt_must(cublasStatus_t status, const char *call) {
 }
 #define LT(call) lt_must(call, #call)
 
-/* Dies if a product that nothing replaces fails. by: the step that failed. */
+/* Dies because a product without a fallback failed. by: the step that failed. */
 static inline void lt_must_multiply(cublasStatus_t status, const struct lt_product *p, const char *by) {
     if (status == CUBLAS_STATUS_SUCCESS)
         return;
@@ -55,9 +55,10 @@ enum { LT_MOST = 8 }; /* algorithms per request */
  * first (cublasLt.h, cublasLtReductionScheme_t), which in bf16 loses integers above 256. */
 static const uint32_t LT_REDUCTION = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
-/* Finds up to `most` algorithms, those expected to be fastest first, and sets n to their number. If there is none,
- * returns why: not CUBLAS_STATUS_SUCCESS. A call that succeeds may return results that did not: "other fields are only
- * valid if [...] this member is set to CUBLAS_STATUS_SUCCESS" (cublasLt.h, cublasLtMatmulHeuristicResult_t::state). */
+/* Finds up to `most` algorithms, in order of expected speed, and sets n to their number. If there is none, returns the
+ * reason, a status other than CUBLAS_STATUS_SUCCESS. A successful call may return results that are invalid: "other
+ * fields are only valid if [...] this member is set to CUBLAS_STATUS_SUCCESS" (cublasLt.h,
+ * cublasLtMatmulHeuristicResult_t::state). */
 static inline cublasStatus_t lt_heuristic(cublasLtHandle_t handle, const struct lt_product *p,
                                           const struct lt_promise *promise, cublasLtMatmulAlgo_t *algo, int most,
                                           int *n) {

@@ -68,7 +68,7 @@ struct cuda_number {
     const int64_t *counted; /* on the device */
     int64_t each, place, more;
     int64_t of; /* updates in the whole run */
-    /* layers/post_validation.h: the verdict, by which the update may be the one before; NULL: no post-validation */
+    /* layers/post_validation.h: the verdict, which may redo the previous update; NULL: no post-validation */
     const struct kept *kept;
     int32_t settles;
 };
@@ -96,7 +96,7 @@ void cuda_update_ahead(const struct rt_update *u, const struct cuda_number *numb
 void cuda_norm(struct rt_piece piece, const float *dw, uint64_t *norm, bool writes, void *scratch, cudaStream_t stream);
 void cuda_add_norm(uint64_t *dst, const uint64_t *src, cudaStream_t stream);
 /* optim.cu: counts a pass (device/replay.h) of a step. The pass begins the step, repeats the period, or ends the step.
- * reached: n words, of which the last becomes the number of passes, from 1; where a step begins, the others become 0.
+ * reached: n words. The last becomes the number of passes, from 1; at the beginning of a step, the others become 0.
  */
 enum cuda_pass { PASS_BEGINS, PASS_REPEATS, PASS_ENDS };
 void cuda_count(int64_t *counted, enum cuda_pass pass, int64_t passes, uint32_t *reached, int n, cudaStream_t stream);
@@ -121,11 +121,11 @@ bool cuda_norm_fork_input(const struct cuda_call *c, const struct rt_layer *fork
 /* device_cuda.cu: ends the process on a device error, since nothing that was enqueued can be trusted */
 void cuda_must(cudaError_t code, const char *call);
 
-/* Launches a kernel; one with commas in its template arguments goes in parentheses. A launch returns nothing: only
- * cudaGetLastError, which captures allow, reports why it failed. It also reports errors that earlier calls left, so
- * whoever goes on after an error clears it with cudaGetLastError. The same holds after cudaErrorNotReady:
- * driver_types.h says that it is "not actually an error", not that it leaves nothing, and PyTorch clears it too
- * (pytorch#18584, #61554). */
+/* Launches a kernel; one with commas in its template arguments must be in parentheses. A launch returns nothing: only
+ * cudaGetLastError, which captures allow, reports why it failed. It also reports errors left by earlier calls, so code
+ * that continues after an error must clear it with cudaGetLastError. The same holds after cudaErrorNotReady:
+ * driver_types.h says that it is "not actually an error", but not that it leaves nothing to clear, and PyTorch clears
+ * it too (pytorch#18584, #61554). */
 #define LAUNCH(kernel, grid, block, shared, stream, ...)                                                               \
     do {                                                                                                               \
         ENQUEUE(kernel, grid, block, shared, stream, __VA_ARGS__);                                                     \
@@ -153,7 +153,7 @@ template <typename T> static const T *cuda_x(const struct cuda_call *c) {
     return c->l->x.space == SP_NONE ? (const T *)c->at->batch->x : cuda_at<T>(c, c->l->x);
 }
 
-/* Returns what a join adds to x, or a fork to its gradient. */
+/* Returns the operand that a join adds to x, or a fork to its gradient. */
 template <typename T> static const T *cuda_other(const struct cuda_call *c) {
     return c->l->aux.space == SP_NONE ? (const T *)c->at->batch->x : cuda_at<T>(c, c->l->aux);
 }
@@ -224,8 +224,8 @@ static __device__ __forceinline__ float warp_max(float x) {
     return x;
 }
 
-/* Reduces over a block of whole warps; every thread gets the result. A kernel that calls one of these twice puts a
- * barrier between, because threads may still be reading part. */
+/* Reduces over a block of whole warps; every thread gets the result. A kernel that calls one of these twice needs a
+ * barrier in between, because threads may still be reading `part`. */
 template <typename N> static inline __device__ N block_sum(N x) {
     __shared__ N part[32];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;

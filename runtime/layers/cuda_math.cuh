@@ -30,21 +30,21 @@ void cuda_linear_plan(const struct rt_program *p);
 void cuda_linear_forget(void);
 
 /* linear_time.cu: gives each product the algorithm that `all` names (store/algorithms.h), or the fastest of several,
- * which it adds to `all`. Call after planning, and before allocating any rank's memory. Where cuBLASLt refuses an
- * algorithm of `all`, the heuristic's first stays, and one line on stderr reports it. Returns false with why if there
- * is no memory. */
+ * which it adds to `all`. Call after planning, and before allocating any rank's memory. If cuBLASLt refuses an
+ * algorithm of `all`, the heuristic's first one stays, and one line on stderr reports this. Returns false with why if
+ * there is no memory. */
 struct algorithms;
 bool cuda_linear_pin(struct algorithms *all, char *why, size_t nwhy);
 /* Does the same with a file, which it reads, and writes if anything was timed. */
 bool cuda_linear_algorithms(const char *path, char *why, size_t nwhy);
-/* An epilogue of a linear layer's product, and two times: the product's with it (fused), and the product's without it
- * plus a kernel's in its place (apart). */
+/* An epilogue of a linear layer's product, and two times: the product with it (fused), and the plain product plus a
+ * kernel (apart). */
 struct cuda_epilogue {
     const char *name; /* the epilogue's name */
     int rows, in, out;
     bool used;                 /* a step uses it */
     double fused_us, apart_us; /* NAN: it fails, or there is no memory to time it */
-    double flops, bytes;       /* the fused product's, moving each operand once */
+    double flops, bytes;       /* of the fused product, if each operand moves once */
 };
 /* Times the i-th epilogue that cuBLASLt has, from 0. Returns false if there are no more. */
 bool cuda_linear_epilogue(int i, struct cuda_epilogue *x);
@@ -62,7 +62,7 @@ bool cuda_attention_cudnn(const struct cuda_call *c, bool forward);
 
 /* layers_cuda.cu: host_forward_part and host_backward_part (compute.h), on a stream. workspace: cuda_workspace() bytes
  * of device memory that no other stream uses. ahead: set by a backward's first part and passed to the next: how many of
- * the next part's layers have their input gradient already, from a kernel that computes several layers. */
+ * the next part's layers already have their input gradient, from a kernel that fuses several layers. */
 void cuda_forward_part(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, int from, int to,
                        void *workspace, cudaStream_t stream);
 static inline void cuda_forward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at,

@@ -39,7 +39,7 @@ static bool open_library(void) {
     return whole;
 }
 
-/* ---- descriptors: a graph keeps all of its in one list, and after the first failure does nothing more ---- */
+/* ---- descriptors: a graph keeps them all in one list, and does nothing more after the first failure ---- */
 
 typedef cudnnBackendDescriptor_t descriptor;
 enum { MOST = 128, OPERATIONS = 24 };
@@ -179,8 +179,8 @@ static descriptor graph_turn(struct graph *graph, descriptor x, descriptor y) {
 
 /* ---- plans ---- */
 
-/* Makes a plan for a device, given by a handle or properties, according to `type`. Engines come best first; the first
- * that can be built is taken. Returns false if there is none; the graph's status says why. */
+/* Makes a plan for a device, given by a handle or properties, according to `type`. Engines are sorted best first; uses
+ * the first that can be built. Returns false if there is none; the graph's status says why. */
 static bool graph_plan(struct graph *graph, cudnnBackendAttributeType_t type, const void *device) {
     enum { TRIES = 8 };
     cudnnStatus_t refused = CUDNN_STATUS_NOT_SUPPORTED; /* unless an engine has another reason */

@@ -1,5 +1,5 @@
-/* Text generation's forward: runs a model on the next few rows of one sequence, on the host, and keeps the keys and
- * values of all rows before (Shazeer 2019, "Fast Transformer Decoding", section 2.1). */
+/* The forward for text generation: runs a model on the next few rows of one sequence, on the host, and keeps the keys
+ * and values of all earlier rows (Shazeer 2019, "Fast Transformer Decoding", section 2.1). */
 #ifndef PIANOLA_DECODE_H
 #define PIANOLA_DECODE_H
 #include "rt.h"
@@ -14,10 +14,10 @@ struct decode_model {
     float *table;
 };
 struct decoder;
-/* Returns why such a model cannot be decoded, or NULL if it can. Looks only at layers. */
+/* Returns why such a model cannot be decoded, or NULL if it can. Checks only the layers. */
 const char *decode_refuses(const struct rt_model *m, const struct rt_stage *stage, int32_t nstages);
-/* room: the most rows of the sequence; most: the most rows of one decode. Returns NULL if there is no memory.
- * Everything the model points to must outlive the decoder. */
+/* Makes a decoder. room: maximum rows of the sequence; most: maximum rows of one decode. Returns NULL if there is no
+ * memory. Everything the model points to must outlive the decoder. */
 struct decoder *decoder_open(const struct decode_model *model, int32_t room, int32_t most);
 /* Returns the bytes that the decoder takes besides the weights. */
 int64_t decoder_bytes(const struct decoder *d);

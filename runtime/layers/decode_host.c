@@ -1,9 +1,9 @@
 /* Decoding: decode.h.
  *
- * The layers' own forwards run, on copies of the layers whose rows are the call's and whose tensors have another
- * layout: nothing is kept for a backward, so a few buffers take turns. A residual block adds to its input in place.
- * Two layers run differently: attention, which reads the kept keys and values, and products with a single row, for
- * which BLAS has a routine that does not pack the matrix. */
+ * Runs the layers' own forwards, on copies of the layers that have the call's rows and another layout of tensors:
+ * nothing is kept for a backward, so a few buffers take turns. A residual block adds to its input in place. Two layers
+ * run differently: attention, which reads the kept keys and values, and products with a single row, for which BLAS has
+ * a routine that does not pack the matrix. */
 #include "decode.h"
 #include "attend.h"
 #include "host.h"

@@ -1,4 +1,5 @@
-/* Dropout: of x in a forward, of dy in a backward. The step is read on the device, where a graph of it runs again. */
+/* Dropout: of x in a forward, of dy in a backward. The kernel reads the step on the device, because a graph runs it
+ * again in every step. */
 #include "cuda.cuh"
 extern "C" {
 #include "dropout.h"

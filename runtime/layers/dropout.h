@@ -1,7 +1,7 @@
 /* Dropout (Srivastava et al. 2014, "Dropout: A Simple Way to Prevent Neural Networks from Overfitting"; scaled like
  * PyTorch's). What is dropped depends only on the seed, the step, the microbatch, the layer's place in the model, and
  * the row and column. So it is the same under every schedule, however rows are divided, when a forward is recomputed,
- * and after a resume. The backward draws it again rather than store it.
+ * and after a resume. The backward draws again instead of storing a mask.
  *
  * Philox-4x32-10 (Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3") makes four words from a counter
  * and a key, for four neighbouring values of the microbatch, rows x columns. A value is dropped if its word is below p
@@ -25,8 +25,8 @@ ON_BOTH struct words4 philox(struct words4 counter, uint32_t key0, uint32_t key1
     return counter;
 }
 
-/* A layer's keys for drawing, and its rows in the microbatch. The rows are in groups of `length`, `stride` apart; in
- * each, the first `chunk` are from row `first` on, the others from `second` on. */
+/* A layer's keys for drawing random numbers, and its rows in the microbatch. The rows are in groups of `length`,
+ * `stride` apart; in each, the first `chunk` are from row `first` on, the others from `second` on. */
 struct dropout {
     uint32_t key0, key1, batch, step, layer, below;
     float scale;

@@ -2,10 +2,11 @@
  * out for positions (absent if there are none; context is then 0). The tokens are the vocabulary or a member's part of
  * it, as in layers_host.c.
  *
- * The gradient of a token is the sum of dy over the rows that have the token, which only the data determines. A block
- * owns every gridDim-th token, so that frequent ones, which lie side by side, spread out. It goes through the
- * microbatch, CHUNK rows at a time, and lists the rows of its tokens in order. Then each warp takes a token and some
- * columns, finds the token's rows in the list, and adds them up, 32 in flight. No atomics, no scratch, one order.
+ * The gradient of a token is the sum of dy over the rows with this token, which depend on the data. A block owns every
+ * gridDim-th token, so that frequent tokens, which have neighbouring numbers, are spread over the blocks. It goes
+ * through the microbatch, CHUNK rows at a time, and lists the rows of its tokens in order. Then each warp takes a token
+ * and some columns, finds the token's rows in the list, and adds them up, 32 in flight. No atomics, no scratch, one
+ * order.
  *
  * Reads: tokens once per block, at most 1,056 x 4 bytes x rows, from L2; dy once. Writes: when first, each gradient
  * once (most are zeros); otherwise only the gradients of tokens that occur, once per chunk. */
@@ -54,7 +55,7 @@ template <int V> static __device__ __forceinline__ void store_sums(float *to, co
 static __device__ int list_rows(uint32_t *list, const int32_t *tokens, range owned, int rows) {
     __shared__ int found[WARPS];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, steps = (rows + THREADS - 1) / THREADS, count = 0;
-    unsigned mine[EACH]; /* lanes that have one of ours, per step */
+    unsigned mine[EACH]; /* lanes whose row has one of this block's tokens, per step */
     for (int i = 0; i < EACH && i < steps; i++) {
         int r = (warp * steps + i) * 32 + lane;
         unsigned which = r < rows ? (unsigned)(tokens[r] - owned.first) : ~0u;

@@ -1,4 +1,4 @@
-/* Shared by the host layers: a tensor's address, the functions of a layer kind, and arithmetic in a fixed order.
+/* Shared by the host layers: a tensor's address, the functions of each kind of layer, and arithmetic in a fixed order.
  *
  * No sum is reordered, and the only libm function that reaches weights or gradients is sqrtf, which IEEE 754 fixes to
  * the bit. (A reported loss takes one log per row.) So apart from BLAS, whose kernels differ between processors, a
@@ -8,10 +8,10 @@
 #include "store/hash.h"
 #include "rt.h"
 
-/* Compiles a function of loops over floats for AVX-512 and AVX2 too; the processor chooses. Products and sums are not
- * contracted, so all versions give the same bits (tests/training/levels). LANES_8 is for loops whose sums have eight
- * strands, which do not fit wider registers. Sanitizers and clang do without, because they start up only after the
- * choice. */
+/* Compiles a function of loops over floats for AVX-512 and AVX2 too; the right version is chosen at load time. Products
+ * and sums are not contracted, so all versions give the same bits (tests/training/levels). LANES_8 is for loops whose
+ * sums have eight strands, which do not fit wider registers. Off with sanitizers, which start up only after the choice,
+ * and with clang. */
 #ifdef WIDE
 #define LANES_8 WIDE /* the test's, one level for all */
 #elif defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&             \
@@ -35,8 +35,9 @@ struct host_layer {
     void (*weight)(const struct host_call *c);
 };
 
-/* The functions of a layer in whose middle a team exchanges something other than its input or its output's gradient.
- * give makes what is sent and get uses what arrives; give_back and get_back do so in a backward. NULL: nothing to do.
+/* The functions of a layer in the middle of which a team exchanges something other than its input or its output's
+ * gradient. give makes the data to send and get uses the received data; give_back and get_back do so in a backward.
+ * NULL: nothing to do.
  */
 struct host_halves {
     void (*give)(const struct host_call *c);
@@ -66,7 +67,8 @@ static inline float *host_at(const struct host_call *c, struct slot slot) {
     return base ? (float *)(void *)(base + slot.off) : NULL;
 }
 
-/* Returns the layer's input. The first stage's input is the batch itself, which can be read again and so is not kept.
+/* Returns the layer's input. The first stage's input is the batch itself, which is not kept because it can be read
+ * again.
  */
 static inline const float *host_x(const struct host_call *c) {
     return c->l->x.space == SP_NONE ? c->at->batch->x : host_at(c, c->l->x);
@@ -78,8 +80,8 @@ static inline float *host_dw(const struct host_call *c) { return layer_gradient(
 static inline bool host_first(const struct host_call *c) { return writes_gradient(c->at, c->l); }
 
 /* Returns e^x within 2 ulp, with x clamped to +-60: Cephes' polynomial, in a form that compilers vectorise. The layers
- * add e^x to something near 1 or above, where e^-60 is negligible; past it, products would be subnormal and a hundred
- * times slower. */
+ * add e^x to something near 1 or above, where e^-60 is negligible. Beyond the clamp, products would be subnormal and a
+ * hundred times slower. */
 static inline float host_exp(float x) {
     x = x < -60.0f ? -60.0f : x;
     x = x > 60.0f ? 60.0f : x;

@@ -1,9 +1,9 @@
 /* Addresses of an attention's queries, keys and values, and of their gradients, for attention_host.c and attention.cu.
  *
  * The layer's x has them side by side: heads, kv_heads and kv_heads of dim columns. A sequence attends to itself, in x.
- * A slice of it also attends to the slices before it, whose keys and values are in their kv. Gradients go where the
- * values came from. The slice's own go to dx; earlier slices' go to dpast, which the sweep starts with what later
- * slices have sent. */
+ * A slice of it also attends to the slices before it, whose keys and values are in their kv. Gradients go to the
+ * counterpart of where the values came from. The slice's own gradients go to dx. Those for earlier slices go to dpast,
+ * which the sweep initializes with the gradients from later slices. */
 #ifndef PIANOLA_KEYS_H
 #define PIANOLA_KEYS_H
 #include "attend.h"
@@ -18,7 +18,7 @@ static inline int32_t slices_before(const struct rt_bind *at, const struct rt_la
     return n;
 }
 
-/* Returns the bytes of a stage's keys and values on its first n slices. dpast has as many on the next slice. */
+/* Returns the bytes of a stage's keys and values for its first n slices. dpast has the same size on the next slice. */
 static inline int64_t past_bytes(const struct rt_stage *slice, int32_t n, int64_t element) {
     int64_t sum = 0;
     for (const struct rt_stage *s = slice; s < slice + n; s++)
@@ -140,7 +140,7 @@ static inline struct attend attend_of(const struct rt_layer *l, const struct rt_
     return a;
 }
 
-/* Returns where in dkv this slice's own gradients begin, which later slices have sent. */
+/* Returns where in dkv the gradients begin that later slices sent for this slice's own keys and values. */
 static inline char *own_gradients(const struct rt_layer *l, const struct rt_bind *at, int64_t element) {
     return at->dkv + past_bytes(at->slice, slices_before(at, l), element);
 }

@@ -24,12 +24,12 @@ static void do_half(void (*half)(const struct cuda_call *c), const struct cuda_c
 
 /* ---- adjacent layers fused into one kernel ----
  *
- * Programs do not depend on it: each layer keeps its slots, and layers that a stage boundary separates run one by one.
- * Only calls of a sweep are fused, never weight gradients, which run layer by layer. In a backward in parts, a fused
- * kernel runs with the part of its first layer, whichever parts the others are in, so the calls are the same as the
- * whole's. Such a kernel writes some results too early, which does no harm: what the first layers read is in the
- * stash, in ext or in operands, except a join's input (see there). No kernel fuses across the middle of a layer where
- * a team exchanges: no row of these tables has such a layer. */
+ * Programs do not depend on fusion: each layer keeps its slots, and layers that a stage boundary separates run one by
+ * one. Only calls of a sweep are fused, never weight gradients, which run layer by layer. In a backward in parts, a
+ * fused kernel runs with the part of its first layer, whichever parts its other layers are in, so the calls are the
+ * same as in a whole backward. Such a kernel writes some results early, which does no harm: the first layers read only
+ * the stash, ext and operands, except for a join's input (see there). No kernel fuses across the middle of a layer
+ * where a team exchanges: no row of these tables has such a layer. */
 struct fusion {
     int n, kind[3]; /* in the order of the sweep */
     bool (*run)(const struct cuda_call *c, const struct rt_layer *end);
@@ -86,7 +86,7 @@ static void take_input(const struct rt_model *m, const struct rt_bind *at, const
         cuda_add_more(m, at, at->at[SP_STASH] + first->x.off, (int64_t)first->rows * first->in, stream);
 }
 
-/* Copy, in the middle of a layer, what it gives to its team, and what it gets. */
+/* Copy, in the middle of a layer, the data that it gives to its team, and the data that it gets. */
 static void give(const struct cuda_call *c, const void *x, size_t bytes) {
     if ((const char *)x != c->at->at[SP_GIVE])
         copy_bytes(c->at->at[SP_GIVE], x, bytes, c->stream);
@@ -99,7 +99,7 @@ static const void *input_in(const struct cuda_call *c, struct slot x) {
     return x.space == SP_NONE ? (const void *)c->at->batch->x : c->at->at[x.space] + x.off;
 }
 
-/* Do the same in a backward. What `again` gathers stays where the layer before it reads it. */
+/* Do the same in a backward. The data that `again` gathers stays where the layer before it reads it. */
 static void give_back(const struct cuda_call *c) {
     if (c->l->kind == LAYER_again)
         give(c, input_in(c, c->l->aux), bytes_in(c->m, c->l));
@@ -157,7 +157,7 @@ static void weight_gradient(const struct cuda_call *c, struct rt_bind *at) {
     }
 }
 
-/* Takes in what a backward begins with: the output's gradient, and on slice s, what later slices have sent for the keys
+/* Reads the inputs of a backward: the output's gradient and, on slice s, the gradients from later slices for the keys
  * and values of earlier ones. */
 static void take_gradient(const struct rt_model *m, const struct rt_bind *at, const struct rt_stage *s, bool input,
                           cudaStream_t stream) {

@@ -73,7 +73,7 @@ static void embedding_weight(const struct host_call *c) {
     }
 }
 
-/* ---- relu: keeps y, whose sign is all that the gradient needs and which a following linear keeps anyway ---- */
+/* ---- relu: keeps y: the gradient needs only its sign, and a following linear layer keeps y anyway ---- */
 
 static WIDE void relu_forward(const struct host_call *c) {
     const float *x = host_x(c);
@@ -96,7 +96,7 @@ static inline float gate(float x) {
     return 1 / (1 + host_exp(-u2));
 }
 
-/* Returns the slope of x s(x), where s is that gate. */
+/* Returns the slope of x s(x), where s is gelu's gate. */
 static inline float gelu_slope(float x, float s) {
     float slope = 2 * 0.7978845608f * (1 + 3 * 0.044715f * x * x);
     return s + x * s * (1 - s) * slope;
@@ -255,8 +255,8 @@ static void do_half(void (*half)(const struct host_call *c), const struct host_c
 static size_t bytes_in(const struct rt_layer *l) { return sizeof(float) * (size_t)l->rows * (size_t)l->in; }
 static size_t bytes_out(const struct rt_layer *l) { return sizeof(float) * (size_t)rows_out(l) * (size_t)l->out; }
 
-/* Copies what the backward needs of the stage's input to the stash, since the operand is freed. An output that the
- * stage itself needs again is made in the stash, and then copied to the operand. */
+/* Copies the part of the stage's input that the backward needs to the stash, since the operand is freed. An output that
+ * the stage itself needs again is computed in the stash, and then copied to the operand. */
 static void take_input(const struct rt_bind *at, const struct rt_layer *first) {
     if (first->x.space == SP_STASH)
         memcpy(at->at[SP_STASH] + first->x.off, at->at[SP_X], bytes_in(first));
@@ -264,7 +264,7 @@ static void take_input(const struct rt_bind *at, const struct rt_layer *first) {
         host_add_more(at, at->at[SP_STASH] + first->x.off, (int64_t)first->rows * first->in);
 }
 
-/* Copy, in the middle of a layer, what it gives to its team, and what it gets. */
+/* Copy, in the middle of a layer, the data that it gives to its team, and the data that it gets. */
 static void give(const struct rt_bind *at, const float *x, size_t bytes) {
     if ((const char *)x != at->at[SP_GIVE])
         memcpy(at->at[SP_GIVE], x, bytes);
@@ -274,7 +274,7 @@ static void get(const struct rt_bind *at, struct slot to, size_t bytes) {
         memcpy(at->at[to.space] + to.off, at->at[SP_GOT], bytes);
 }
 
-/* Do the same in a backward. What `again` gathers stays where the layer before it reads it. */
+/* Do the same in a backward. The data that `again` gathers stays where the layer before it reads it. */
 static void give_back(const struct host_call *c) {
     if (c->l->kind == LAYER_again)
         give(c->at, c->l->aux.space == SP_NONE ? c->at->batch->x : host_at(c, c->l->aux), bytes_in(c->l));
@@ -324,7 +324,7 @@ static void weight_gradient(const struct host_call *c, struct rt_bind *at) {
     }
 }
 
-/* Takes in what a backward begins with: the output's gradient, and on slice s, what later slices have sent for the keys
+/* Reads the inputs of a backward: the output's gradient and, on slice s, the gradients from later slices for the keys
  * and values of earlier ones. */
 static void take_gradient(const struct rt_bind *at, const struct rt_stage *s, bool input) {
     const struct rt_layer *last = s->layer + s->nlayers - 1;

@@ -1,8 +1,9 @@
 /* Linear layers through cuBLASLt: the linear layer, y = x W + bias; the unembedding, y = x ET; and experts, each a
  * linear layer without bias for its rows. Each way is one matrix product; for experts, one for all of them.
  *
- * The product's epilogue adds the bias and applies the layer that follows, gelu or relu; in a gelu's backward, it
- * applies its slope. A product with gelu also writes gelu's input (the "auxiliary" matrix) where the layout keeps it.
+ * The product's epilogue adds the bias and applies the next layer, if it is gelu or relu. In the backward, it
+ * multiplies by gelu's slope. A product with gelu also writes gelu's input (the "auxiliary" matrix) where the layout
+ * keeps it.
  *
  * The weight gradient's product also sums its A, dyT, over k, which gives the bias gradient (cublasLt.h,
  * CUBLASLT_EPILOGUE_BGRADA: "the bias size corresponds to the number of rows of the matrix D. The reduction happens
@@ -11,8 +12,8 @@
  * matrix" (CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE), and cublasLtMatmul()'s table of types has no other bias for bf16 A and
  * B with fp32 C.
  *
- * Where an epilogue is not used (linear_plan.cuh), a kernel follows the plain product. In bf16 it reads what the
- * product has rounded, so its result may differ in the last bit. */
+ * Where an epilogue is not used (linear_plan.cuh), a kernel follows the plain product. In bf16 it reads the rounded
+ * product, so its result may differ in the last bit. */
 #include "linear_plan.cuh"
 
 /* Returns whether a call that failed with this status may have enqueued a part of its work. The other statuses report
@@ -22,9 +23,9 @@ static bool may_have_begun(cublasStatus_t status) {
            status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_ARCH_MISMATCH;
 }
 
-/* Returns whether way w was enqueued. If it was not and is optional, it is given up, and the plain way follows and
- * overwrites what it may have written. Dies if the plain way fails, or if a way that adds may have added, since nothing
- * can undo that. */
+/* Returns whether way w was enqueued. An optional way that fails is given up; the plain way then follows and overwrites
+ * anything that it wrote. Dies if the plain way fails, or if a failed way may already have added to its result, since
+ * nothing can undo that. */
 static bool enqueued(struct plan *plan, enum way w, cublasStatus_t status, bool adds) {
     if (status == CUBLAS_STATUS_SUCCESS)
         return true;

@@ -3,9 +3,9 @@
  * cuBLASLt is column-major, so every matrix here is seen as its transpose: yT = WT xT, dxT = W dyT, dWT = dyT x; yT =
  * E xT, dxT = ET dyT, dET = xT dy.
  *
- * A plan (descriptor, layouts, algorithm) depends on the shape alone. It is made at the start and only looked up when
- * a step is enqueued. The algorithm is the heuristic's first, or the one among its first few that a file records as
- * fastest. Timing them in each run would choose differently from run to run, and so change the bits.
+ * A plan (descriptor, layouts, algorithm) depends on the shape alone. It is made at the start and only looked up when a
+ * step is enqueued. The algorithm is the heuristic's first, or the one among its first few that a file records as
+ * fastest. Timing them in each run could choose different algorithms from run to run, and so change the bits.
  *
  * cuBLASLt guarantees no epilogue: its heuristic may find no algorithm, and it refuses some shapes as invalid (PyTorch
  * avoids products with one row or one column for that reason). So a failure of an optional way never ends the process.
@@ -139,10 +139,10 @@ static uint32_t alignment_of(const struct plan *plan, enum way w, int matrix) {
     return plan->experts > 1 && (bytes & -bytes) < ALIGNED ? (uint32_t)(bytes & -bytes) : ALIGNED;
 }
 
-/* Asks the heuristic for algorithms. It takes the alignment of the epilogue's operands from the pointers that it finds,
- * so these are aligned no more here than in a step. */
+/* Asks the heuristic for algorithms. It derives the alignment of the epilogue's operands from the given pointers, so
+ * these are no more aligned here than in a step. */
 cublasStatus_t linear_ask(const struct plan *plan, enum way w, cublasLtMatmulAlgo_t *algo, int most, int *n) {
-    const char *somewhere = (const char *)(uintptr_t)(4096 + ALIGNED); /* a multiple of no more than that */
+    const char *somewhere = (const char *)(uintptr_t)(4096 + ALIGNED); /* no more aligned than ALIGNED */
     struct lt_promise promise = {workspace_of(plan, w), {}};
     for (int i = 0; i < 4; i++)
         promise.aligned[i] = alignment_of(plan, w, i);

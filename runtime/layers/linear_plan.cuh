@@ -1,10 +1,9 @@
 /* The products of linear layers, planned at the start: linear_plan.cu makes the plans, linear_time.cu tries products
  * and chooses their algorithms by time, and linear.cu enqueues them.
  *
- * A way is a direction of a layer's product. It is plain, or its epilogue also computes what otherwise takes a kernel
- * of its own. All ways with an epilogue are optional. If cuBLASLt refuses one at any point, with any status, it is
- * never used again: its plain way and the kernel do the work, and one line on stderr reports the first refusal of each
- * kind. */
+ * A way is a variant of a layer's product in one direction. It is plain, or has an epilogue that replaces a separate
+ * kernel. All ways with an epilogue are optional. If cuBLASLt refuses one at any point, with any status, it is never
+ * used again: its plain way and the kernel do the work, and one line on stderr reports each kind's first refusal. */
 #ifndef PIANOLA_LINEAR_PLAN_CUH
 #define PIANOLA_LINEAR_PLAN_CUH
 #include "cublaslt.cuh"
@@ -60,7 +59,7 @@ static inline size_t workspace_of(const struct plan *plan, enum way w) {
 
 /* linear_plan.cu */
 struct plan *linear_find(const struct rt_layer *l);
-const char *linear_name(enum way w); /* what the epilogue of an optional way computes */
+const char *linear_name(enum way w); /* names what the epilogue of an optional way computes */
 cublasLtEpilogue_t linear_epilogue(const struct plan *plan, enum way w);
 cublasStatus_t linear_ask(const struct plan *plan, enum way w, cublasLtMatmulAlgo_t *algo, int most, int *n);
 cublasStatus_t linear_multiply(const struct plan *plan, enum way w, const cublasLtMatmulAlgo_t *algo,

@@ -1,6 +1,6 @@
 /* Products of linear layers, tried and timed in device memory of their own before training takes its memory: whether
- * they run at all, which algorithm is fastest, and whether an epilogue is faster than a kernel in its place. It can be
- * slower: llm.c leaves gelu to a kernel on Hopper, and users saw slow bias gradients for large shapes
+ * they run at all, which algorithm is fastest, and whether an epilogue is faster than a kernel in its place. An
+ * epilogue can be slower: llm.c leaves gelu to a kernel on Hopper, and users saw slow bias gradients for large shapes
  * (NVIDIA/CUDALibrarySamples#90). */
 #include "linear_plan.cuh"
 extern "C" {
@@ -109,8 +109,8 @@ static void run_layer(const struct plan *plan, enum way w, const struct trial *t
     (w == INPUT_GELU ? layer->input : layer->forward)(&c);
 }
 
-/* Runs what a step runs without the optional way: the plain way and a kernel. A gelu after a bias uses the bias's way
- * where that one is used. */
+/* Runs the same as a step without the optional way: the plain way and a kernel. A gelu after a bias uses the bias's
+ * way, if that one is in use. */
 template <typename T> static cublasStatus_t run_apart(const struct plan *plan, enum way w, const struct trial *t) {
     struct operands o = operands_of(plan, w, t);
     if (w == WEIGHT_BIAS)
@@ -144,7 +144,7 @@ static cublasStatus_t run_candidate(const struct plan *plan, enum way w, const s
 
 /* ---- tried once ---- */
 
-/* Dies if the device has stopped: no later call could succeed, so nothing could replace the product. */
+/* Dies if the device has stopped: no later call could succeed, so there is no fallback. */
 static void must_end(const struct plan *plan, enum way w) {
     const struct lt_product *p = &plan->product[w];
     cudaError_t code = cudaStreamSynchronize(0);
@@ -192,7 +192,7 @@ static int by_speed(const void *a, const void *b) {
 }
 
 /* Times all candidates, and returns the one with the smallest median, or n if none runs. They take turns, so that
- * clocks and caches are equal for all. */
+ * clocks and caches affect all equally. */
 static int fastest(const struct plan *plan, enum way w, struct candidate *all, int n, const struct trial *t) {
     int best = n;
     randomize(t);
@@ -288,7 +288,7 @@ static void product_key(const struct plan *plan, enum way w, char *key, size_t n
  * of cuBLAS library" (cublasLt.h, cublasLtMatmulAlgo_t). */
 static_assert(sizeof(cublasLtMatmulAlgo_t) == ALGORITHM_BYTES, "a file has all of it");
 
-/* Takes the way that a line names. If cuBLASLt refuses its algorithm, changes nothing and returns why. */
+/* Uses the algorithm in a line of the file. If cuBLASLt refuses it, changes nothing and returns why. */
 static cublasStatus_t use_kept(struct plan *plan, enum way w, struct trial *t, const struct algorithm *kept) {
     const struct lt_product *p = &plan->product[w];
     cublasLtMatmulHeuristicResult_t result = {};

@@ -1,5 +1,5 @@
-/* Mixture of experts, for moe_host.c and moe.cu: what a route keeps of a microbatch, for its backward and for its
- * combine.
+/* Mixture of experts, for moe_host.c and moe.cu: the data of a microbatch that a route keeps for its backward and for
+ * its combine.
  *
  * Mixture of experts (Shazeer 2017), with experts of a fixed capacity (Lepikhin 2020, "GShard", section 2.2). A token's
  * probabilities are the softmax of x router. It goes to the `top` most probable experts; among equal ones, those with
@@ -13,7 +13,7 @@
  *
  * Loads are balanced by a loss per sequence, balance * experts * sum over e of f_e P_e, where f_e is the share of
  * choices that fall on expert e, and P_e its mean probability (Fedus 2021, eq. 4 to 6). Its mean over sequences and
- * microbatches is added to the loss that is differentiated, but not to the one that is reported. */
+ * microbatches contributes to the gradients, but not to the reported loss. */
 #ifndef PIANOLA_MOE_H
 #define PIANOLA_MOE_H
 #include "model.h"

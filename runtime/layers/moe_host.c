@@ -103,7 +103,7 @@ static float balance_each(const struct host_call *c) {
     return moe->balance * (float)moe->experts / ((float)l->context * (float)moe->top) / mean;
 }
 
-/* Turns d, the gradient of a token's weights, at its experts and 0 elsewhere, into the gradient of its logits. */
+/* Turns d, the gradient of a token's weights (0 except at its experts), into the gradient of its logits. */
 static void differentiate(const struct rt_layer *l, const struct routing *r, int64_t t, float each, float *d) {
     const struct moe_config *moe = &l->config.moe;
     const float *p = r->probability + t * moe->experts, *weight = r->weight + t * moe->top;

@@ -1,8 +1,8 @@
 /* Muon on a device: the step of muon_host.c, all fp32, with the products by cuBLASLt.
  *
  * cuBLASLt is column-major, so it sees a matrix X of in x out as XT, out x in; the squares S and T are symmetric. A
- * product's C need not be its D, which saves the host's copies. Plans are made at the start, like linear.cu's, and
- * take the heuristic's first algorithm. Sums have one order, so every run gives the same bits. */
+ * product's C and D may differ, which saves the copies that the host needs. Plans are made at the start, like
+ * linear.cu's, and take the heuristic's first algorithm. Sums have one order, so every run gives the same bits. */
 #include "cublaslt.cuh"
 #include "cuda_math.cuh"
 #include "muon.h"

@@ -1,5 +1,5 @@
-/* Muon on the host. Everything is fp32, and all matrices of a shape are multiplied in the same way, so the bits do not
- * depend on which rank is a matrix's home. */
+/* Muon on the host. Everything is fp32, and all matrices of one shape are multiplied in the same way, so the bits do
+ * not depend on which rank is a matrix's home. */
 #include "muon.h"
 #include "host.h"
 #include "optim.h"

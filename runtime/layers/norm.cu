@@ -1,10 +1,10 @@
 /* layernorm and rmsnorm: the layers of norm_host.c, with the same aux. They share one source: rmsnorm is a layernorm
  * that is not CENTRED, whose mean and beta are taken as 0. Between residual blocks, the join before the norm and the
- * fork after it are sums of rows that the norm reads or writes anyway. So they are fused into it, and no memory is
- * touched twice.
+ * fork after it are sums of rows that the norm reads or writes anyway. So they are fused into the norm, and no memory
+ * is accessed twice.
  *
- * Along rows, one warp handles a row. It keeps short rows in registers (HELD). Longer rows, and rows that are not whole
- * packs, it reads again from L1. Both add in the same order. */
+ * Along rows, one warp handles a row. It keeps short rows in registers (HELD), and reads longer rows, and rows that are
+ * not whole packs, again from L1. Both add in the same order. */
 #include "cuda.cuh"
 
 enum { WARPS = 8 };

@@ -32,7 +32,7 @@ struct range {
 };
 
 /* Updates a range of n elements. n and to are multiples of 4, since a layer's parameters are whole lines of memory.
- * from need not be one, after a matrix that was stepped whole; elements before it stay as they are. */
+ * from need not be, if it follows a matrix that was stepped whole; elements before it stay as they are. */
 template <typename T, int OPTIMIZER, int MOMENTS>
 static __global__ void update(T *w, const float *dw, float scale, const uint64_t *norm, float *opt, int64_t n,
                               struct rt_model m, struct cuda_number number, struct range range) {

@@ -1,5 +1,5 @@
 /* The optimizers: what an update does to one weight, on hosts and devices alike. A row of OPTIMIZERS and its step here
- * define an optimizer; optim_host.c and optim.cu make loops of it. The only libm function used is sqrt, which IEEE 754
+ * define an optimizer; optim_host.c and optim.cu loop over it. The only libm function used is sqrt, which IEEE 754
  * fixes to the bit, so every machine gets the same weights. */
 #ifndef PIANOLA_OPTIM_H
 #define PIANOLA_OPTIM_H

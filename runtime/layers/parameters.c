@@ -1,5 +1,6 @@
 /* Weights: their initial values, and sums of their gradients. No libm function is used except sqrtf, which IEEE 754
- * fixes to the bit, so weights are the same on every machine. Nor is BLAS, so ranks on GPUs share this code. */
+ * fixes to the bit, so weights are the same on every machine. BLAS is not used either, so ranks on GPUs share this
+ * code. */
 #include "attend.h"
 #include "host.h"
 #include <math.h>
@@ -74,9 +75,9 @@ static void init_paths(const struct values *v) {
     }
 }
 
-/* Draws tokens, then positions. If the tokens are a separate table, shared with the unembedding, the deviation is
- * GPT-2's, small enough for logits; the embedding then has only positions, and the table only tokens. Tokens without
- * positions get the same deviation, shared or not: it is also Llama's. */
+/* Draws tokens, then positions. If the tokens are a separate table, shared with the unembedding, the standard deviation
+ * is GPT-2's, which is small enough for logits; the embedding then has only positions, and the table only tokens.
+ * Tokens without positions get the same deviation, shared or not, as in Llama. */
 static void init_embedding(const struct rt_model *m, const struct values *v) {
     bool whole = v->l->context > 0 && shared_table(m, v->l) == 0;
     struct values all = *v;

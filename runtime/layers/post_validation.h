@@ -1,9 +1,9 @@
 /* Post-validation (Qi et al. 2023, "Zero Bubble Pipeline Parallelism", section 4): no update waits for the norm that
- * may clip it. The update is made unclipped, and a copy is kept of everything it started from. The ranks add up their
- * norms at the beginning of the next step, and the next update finds the sum. If the last update should have been
- * clipped, it is rolled back and made again from the copy, clipped. The step that ran meanwhile had wrong weights, and
- * runs again. So the weights have the same bits as if all had waited, and as on one rank. Before a checkpoint, a
- * validation or the end, all ranks settle what is still open: only messages, norms and updates run.
+ * may clip it. The update runs unclipped, and keeps a copy of all its inputs. The ranks add up their norms at the
+ * beginning of the next step, and the next update reads the sum. If the last update should have been clipped, it is
+ * rolled back and redone from the copy, clipped. The step that ran in the meantime had wrong weights, and runs again.
+ * So the weights have the same bits as if all ranks had waited, and as on one rank. Before a checkpoint, a validation
+ * or the end, all ranks settle open updates: only messages, norms and updates run.
  *
  * The copy follows the optimizer's state of the `n` weights that a home updates: a header, then in fp32 the weights (or
  * the masters if there are any), the moments, and the gradient. */
@@ -33,8 +33,7 @@ ON_BOTH void judge_update(struct kept *kept, const struct rt_model *m, const uin
     kept->open = kept->verdict == GOES_ON;
 }
 
-/* Returns the number of the update that is made. A step that rolls back the one before has its own update still to
- * come. */
+/* Returns the number of the update that runs. A step that rolls back the previous update runs its own update later. */
 ON_BOTH int64_t made_number(const struct kept *kept, int64_t number, bool settles) {
     return number - (kept->verdict == TAKES_BACK && !settles);
 }

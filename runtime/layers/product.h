@@ -1,7 +1,7 @@
 /* Matrix products of the host layers, all through one function: c = a b, m x k by k x n, on rows of floats.
  *
- * Each element is a chain of fused multiply-adds from 0 in the order of k, to which a bias, or c's value, is then
- * added. So a microbatch's gradient is summed alone before it joins the others' sum. (If k is above 768, it joins in
+ * Each element is a chain of fused multiply-adds from 0 in the order of k. A bias, or c's old value, is then added. So
+ * a microbatch's gradient is summed by itself before it is added to the others' sum. (If k is above 768, it is added in
  * equal parts.) The bits depend only on the element's row of a and column of b: not on the shape, on how rows are
  * divided, or on the width of the processor's registers. On processors that lack the required instructions
  * (product_host.c), BLAS's order applies. */

@@ -4,7 +4,7 @@
  * A kernel needs its block of b contiguous, with columns as wide as four registers, and the rows of a contiguous along
  * k. So blocks are copied, or transposed, into a thread's scratch: b's for all rows of a panel, and if a is stored
  * transposed, the panel itself (Goto and van de Geijn 2008, "Anatomy of High-Performance Matrix Multiplication",
- * section 4). Blocks fit caches and change no bit, since a kernel goes on with the sums that c holds. The exception is
+ * section 4). Blocks are sized for caches and change no bits, since a kernel continues the sums in c. The exception is
  * DEPTH, which determines the parts in which a product is added to c. */
 #include "product.h"
 #include "host.h"
@@ -32,8 +32,8 @@ enum {
     ROWS = 768,         /* per panel of a */
     LANES = 16,         /* blocks are transposed in squares of this size */
     AT_ONCE = 48,       /* rows of c that are added to at a time */
-    FEW = 2 * COLUMNS,  /* rows: with so few, a copy of a block of b does not pay */
-    NEAR = 4 * COLUMNS, /* floats between the rows of a transposed a: if so near, it is read in place */
+    FEW = 2 * COLUMNS,  /* rows: with at most this many, copying a block of b does not pay off */
+    NEAR = 4 * COLUMNS, /* floats between the rows of a transposed a: up to this distance, a is read in place */
     PAST = LANES        /* keeps a panel's rows from falling into the same lines of a cache */
 };
 struct scratch {
@@ -178,7 +178,8 @@ static void multiply_block(const struct block *at, struct matrix a, struct matri
     kernel(b.at, a.at, c);
 }
 
-/* Multiplies a few rows at a time, so that the product is still in the nearest cache when it, or a bias, is added. */
+/* Multiplies a few rows at a time, so that the product is still in the nearest cache when it is added to c, or a bias
+ * to it. */
 static void multiply_and_add(const struct product *p, struct block at, struct matrix a, struct matrix b, float *room) {
     for (int end = at.row + at.rows, begin = at.row; at.row < end; at.row += at.rows) {
         at.rows = host_least(AT_ONCE, end - at.row);

@@ -1,6 +1,6 @@
 /* The learning rate of an update, on hosts and devices. The bits are the same everywhere, since the only libm function
  * is sqrt, and each product is rounded on its own. Updates count from 1, as optimizers count. The schedule spans
- * `steps` updates, or all of the run's if the model does not say.
+ * `steps` updates, by default all updates of the run.
  *
  * The first `warmup` updates have lr / warmup, 2 lr / warmup, … lr. Then x goes from 0 to 1 while the rate goes from lr
  * to final * lr, where it stays after the last update:
@@ -10,7 +10,7 @@
  *     cosine    with (1 - cos pi x) / 2 instead of x  (Loshchilov & Hutter 2017)
  *     wsd       lr up to the last `cooldown` of all updates; over these with sqrt x instead of x  (Hägele 2024)
  *
- * These are llm.c's. PyTorch's LinearLR followed by CosineAnnealingLR has the same rates. */
+ * These formulas are llm.c's. PyTorch's LinearLR followed by CosineAnnealingLR gives the same rates. */
 #ifndef PIANOLA_RATE_H
 #define PIANOLA_RATE_H
 #include "both.h"

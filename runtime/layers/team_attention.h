@@ -1,9 +1,9 @@
 /* Attention whose rows or heads are divided among a team, for team_attention_host.c and team_attention.cu.
  *
  * Pieces. A collective moves equal pieces, one for each member, which lie one after the other and begin at cache lines.
- * On the other side is a tensor in which piece i has some rows, some columns, or both. Its rows are member i's of the
- * microbatch, or all rows. Its columns are member i's part of up to three groups, such as heads of queries, of keys and
- * of values, or all columns. */
+ * They are copied to or from a tensor, in which piece i has some of the rows, some of the columns, or both. Its rows
+ * are member i's rows of the microbatch, or all rows. Its columns are member i's part of up to three groups (such as
+ * heads of queries, of keys and of values), or all columns. */
 #ifndef PIANOLA_TEAM_ATTENTION_H
 #define PIANOLA_TEAM_ATTENTION_H
 #include "keys.h"
@@ -28,8 +28,8 @@ ON_BOTH int32_t row_of_member(const struct rt_rows *part, int32_t member, int32_
     return row / length * part->context + begin + at;
 }
 
-/* The place of a piece's element in the tensor, in elements, and the number of columns from there on, itself included,
- * that are contiguous in both. */
+/* The place of a piece's element in the tensor, in elements, and the number of columns that are contiguous in both from
+ * there on. */
 struct place {
     int64_t at;
     int32_t n;
@@ -52,7 +52,7 @@ ON_BOTH struct place piece_place(const struct pieces *p, int32_t piece, int32_t 
 
 /* ---- pieces that the layers exchange; element: bytes per value ---- */
 
-/* Returns one piece with all of a member's keys and values, which follow the queries in attention's x. */
+/* Returns the single piece with all of a member's keys and values, which follow the queries in attention's x. */
 static inline struct pieces keys_of_member(const struct rt_layer *l, int32_t stride) {
     struct pieces p = {1, l->rows, piece_columns(l), 0, stride, false, {0, 0, 0}, {0, 0, 0}};
     return p;
@@ -83,8 +83,8 @@ static inline struct pieces pieces_of_heads(const struct rt_layer *l, int64_t el
 /* ---- attention of a member's rows to the keys and values of all: context parallelism (Llama Team 2024, "The Llama 3
  * Herd of Models", section 3.3.2) ----
  *
- * Each sequence is cut into 2 members chunks. A member has one, and the one equally far from the end, so that all
- * members have the same work. What is gathered is a piece for each member, whose rows are keys and then values. The
+ * Each sequence is cut into 2 * members chunks. A member has one chunk and the one equally far from the end, so that
+ * all members have the same work. The members gather a piece from each, whose rows are keys and then values. The
  * gradients to be summed have the same form. */
 
 /* Returns the segment of a chunk: its keys and values, and in a backward their gradients. */
@@ -103,8 +103,9 @@ static inline struct segment chunk_of_team(const struct rt_layer *l, const struc
     return s;
 }
 
-/* Returns the queries of the member's first chunk, or of its second one, which comes last. The second reads the keys of
- * all chunks, so its backward writes all of their gradients, and the first one's adds. segment: room for 2 members. */
+/* Returns the queries of the member's first chunk, or of its second one, which comes last. The second chunk reads the
+ * keys of all chunks, so its backward writes all their gradients, and the first chunk's backward adds to them. segment:
+ * room for 2 members. */
 static inline struct attend attend_to_team(const struct rt_layer *l, const struct rt_bind *at, int64_t element,
                                            bool backward, bool second, struct segment *segment) {
     const struct attention_config *of = &l->config.attention;

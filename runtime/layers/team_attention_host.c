@@ -1,8 +1,8 @@
 /* Attention whose rows or heads a team divides (team_attention.h), and the layers around it, which exchange.
  *
- * By rows: gather_kv rotates queries and keys, and all members get all keys and values, which attention reads from
- * there. In the backward, again_kv gets them once more. Attention leaves the gradients of all of them for gather_kv's
- * exchange, which adds up each member's own, and gather_kv rotates them back.
+ * By rows: gather_kv rotates queries and keys, and gathers all keys and values on all members, where attention reads
+ * them. In the backward, again_kv gathers them again. Attention leaves the gradients of all keys and values for
+ * gather_kv's exchange, which sums each member's own, and gather_kv rotates these back.
  *
  * By heads: to_heads and to_rows exchange, so that attention has all rows of some heads. */
 #include "host.h"

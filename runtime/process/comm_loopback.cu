@@ -32,8 +32,7 @@ static void mark(const struct loopback *loopback, const struct rt_meeting *meeti
         cuda_mark(&loopback->rank[meeting->rank[side]], y->ins[side], end, lane(loopback, meeting, y, on));
 }
 
-/* Records that a side has come. Returns true for the side that comes last, on its first try; that side does the work.
- * */
+/* Records that a side has come. Returns true for the side that comes last, on its first try; it does the work. */
 static bool join_meeting(struct meeting *meeting, const struct rt_meeting *m, int side, int64_t turn) {
     if (meeting->turns[side] > turn)
         return false;
