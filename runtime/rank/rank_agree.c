@@ -1,4 +1,4 @@
-/* Agreement of ranks: what must be the same on all ranks of a run is exchanged before anything runs. */
+/* Agreement of ranks: before anything runs, they exchange everything that must be the same on all ranks of a run. */
 #include "device/job.h"
 #include "rank_run.h"
 #include "store/named.h"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Counts updates per step, on which optimizers' state depends: a run resumes only with the same counts. */
+/* Counts updates per step. The optimizer state depends on them, so a run resumes only with the same counts. */
 static void count_updates(struct rank_run *run) {
     const struct rt_program *p = &run->program;
     run->is.most = run->is.least = updates_per_step(p->batches, &p->stage[0]);
@@ -41,7 +41,7 @@ static void set_length(struct rank_run *run) {
         rates_warn(m, run->from, run->flags.steps, rank_updates(run), run->is.steps);
 }
 
-/* Dies if a run in one process has nothing to do, which would otherwise look like success. */
+/* Dies if a run in one process has nothing to do, since this would otherwise look like success. */
 static void refuse_nothing(struct rank_run *run) {
     char why[DURABLE_PATH + 256];
     const char *dir = run->flags.checkpoint;

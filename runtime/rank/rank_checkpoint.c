@@ -91,7 +91,7 @@ static bool lock_checkpoints(struct rank_run *run,
     return run->world.rank == 0 || take_lock(run, why, nwhy);
 }
 
-/* Makes a file on each rank; rank 0 checks that it sees all of them. */
+/* Creates a file on each rank; rank 0 checks that it sees all of them. */
 void rank_try_checkpoint(struct rank_run *run) {
     char why[DURABLE_PATH + 512] = "", path[DURABLE_PATH];
     const char *dir = run->flags.checkpoint;
@@ -126,8 +126,8 @@ bool rank_owns(const struct rank_run *run, int set) {
 }
 
 /* Numbers the files of the checkpoint, and returns whether this rank leads the set's file. A file holds whole layers:
- * the shards of all sets of a team. The first owner of its first set begins and ends it; a set without weights has no
- * file. */
+ * the shards of all sets of a team. The first owner of the file's first set begins and ends it; a set without weights
+ * has no file. */
 static bool leads_file(const struct rank_run *run, int set, int *file) {
     bool first = run->program.stage[set].place == 0 && *rank_owners(run, set) >= 0;
     *file += first;

@@ -1,9 +1,9 @@
 /* The steps of ranks on a GPU. Each step is one graph for all ranks of the group.
  *
  * A step is enqueued, and the next one after it, so that the GPU does not idle between them. Then the process polls
- * until the first has ended. A process with one rank blocks in no call, so that an error, a dead rank or the watch's
- * deadline can always end it. The watch itself makes no CUDA calls, which would break a capture: it reads the device's
- * progress in words that the device writes to host memory. */
+ * until the first has ended. A process with one rank never blocks in a call, so that an error, a dead rank or the
+ * watch's deadline can always end it. The watch itself makes no CUDA calls, which would break a capture: it reads the
+ * device's progress from words that the device writes to host memory. */
 #include "rank_cuda.cuh"
 #include "layers/clip.h"
 extern "C" {
@@ -40,7 +40,7 @@ static void for_group(struct rank_run *run, job *job, int64_t step, const void *
     pthread_mutex_unlock(&group->lock);
 }
 
-/* Locks the group for the work of one rank, while no other does any. */
+/* Locks the group while one rank works, so that no other rank does. */
 static void lock(const struct rank_run *run) {
     if (run->backend->group->steps.n > 1)
         pthread_mutex_lock(&run->backend->group->lock);
@@ -55,7 +55,7 @@ static struct cuda_steps *steps_of(const struct rank_run *run) { return &run->ba
 /* Returns the rank's place in its group. */
 static int place_of(const struct rank_run *run) { return steps_of(run)->n > 1 ? run->world.rank : 0; }
 
-/* Returns the data to read. A rank that is alone need not have opened data that it does not read. */
+/* Returns the data to read. A rank that is the group's only one may not have opened data that it does not read. */
 static const struct data *read_of(struct rank_run *run, const struct data *data) {
     return steps_of(run)->n > 1 || rank_reads(run) ? data : NULL;
 }
@@ -99,8 +99,8 @@ int64_t cuda_free_memory(void) {
 
 /* ---- steps ---- */
 
-/* Enqueues a step. One stream of all steps carries a step's microbatches, the step, and the copy of its losses, then
- * the next step's. So the device's only buffer for microbatches is overwritten once the previous step is over. Two
+/* Enqueues a step. One stream carries all steps: a step's microbatches, the step, and the copy of its losses, then the
+ * next step's. So the device's only buffer for microbatches is overwritten only after the previous step has ended. Two
  * buffers each on the host, for microbatches and losses, are enough: a step is enqueued when the one two before it has
  * ended. */
 static void launch(struct rank_run *run, int64_t step, const void *) {
@@ -216,9 +216,9 @@ extern "C" struct rt_routed backend_routed(struct rank_run *run) {
     return routed;
 }
 
-/* Returns times in seconds of the device's clock, set to the host's when the first step began. At that time the device
- * only had to copy that step's microbatches. So all times are too early by the same amount, that copy and a launch.
- * After that the two clocks drift apart. */
+/* Returns times in seconds of the device's clock, which is set to the host's clock when the first step begins. At that
+ * time the device still has to copy that step's microbatches. So all times are too early by the same amount, that copy
+ * and a launch. Later the two clocks drift apart. */
 extern "C" void backend_times(struct rank_run *run, int64_t step, struct rt_stamp *stamp) {
     struct cuda_steps *steps = steps_of(run);
     lock(run);

@@ -23,13 +23,13 @@ struct rank_backend {
     struct cuda_group *group;
     struct cuda_rank *rank;
     cudaEvent_t came; /* event of the losses of the last enqueued step */
-    float *mirror;    /* host memory for what the largest home has learned */
+    float *mirror;    /* host memory for the learned state of the largest home */
     int64_t free[4];  /* free device memory, as the device counts it: at the start, with the arena, connected, after a
                        * step */
 };
 /* Allocates the mirror of run->backend. Returns false if there is no memory. */
 bool cuda_take_mirror(struct rank_run *run);
 int64_t cuda_free_memory(void);
-/* Waits for an event of a step. Ends the process if the event cannot come. */
+/* Waits for an event of a step. Ends the process if the event will never come. */
 void cuda_wait(struct rank_run *run, cudaEvent_t event);
 #endif

@@ -27,7 +27,7 @@ static struct { /* a group of one rank */
     struct cuda_rank rank;
 } only;
 
-/* Asks for as many hardware queues as possible, because a waiting lane holds up what follows it in the same queue. The
+/* Asks for as many hardware queues as possible, because a waiting lane holds up work behind it in the same queue. The
  * default is 8 queues; copies have queues of their own (CUDA Programming Guide, "CUDA Environment Variables"). */
 extern "C" void backend_open(const struct rt_program *self) {
     (void)self;
@@ -51,7 +51,7 @@ struct gpu {
     int devices, number;
 };
 
-/* Returns the rank's place among its host's ranks: the launcher's value, else a count. */
+/* Returns the rank's place among its host's ranks: the launcher's value, or else by counting. */
 static int local_rank(const struct rank_run *run, const struct gpu *all) {
     int me = run->world.rank, local = 0;
     for (int k = 0; k < me; k++)
@@ -89,7 +89,7 @@ static bool together(const struct rank_run *run, const struct gpu *all, char *wh
 
 /* ---- the algorithms of products ---- */
 
-/* Gives all ranks the text that rank `from` has after the first `had` bytes, which all have. */
+/* Sends all ranks the text that rank `from` has beyond the first `had` bytes, which all ranks have. */
 static void spread_algorithms(const struct rank_run *run, struct algorithms *all, int from, size_t had) {
     const struct world *world = &run->world;
     int64_t more = world->rank == from ? (int64_t)(all->n - had) : 0, *sizes;
@@ -110,9 +110,9 @@ static void spread_algorithms(const struct rank_run *run, struct algorithms *all
     free(mine);
 }
 
-/* Plans matrix products. Rank 0 reads the file. Then ranks take turns: each times what none has timed before it, and
- * sends the results to all. So a product has one algorithm on all GPUs of a name, whatever hosts they are in. No two
- * ranks time at once, which matters where they share a GPU. */
+/* Plans matrix products. Rank 0 reads the file. Then ranks take turns: each times the products that no earlier rank has
+ * timed, and sends the results to all. So a product has one algorithm on all GPUs with the same name, on any host. No
+ * two ranks time at once, which matters if they share a GPU. */
 static void plan_products(struct rank_run *run) {
     struct algorithms all = {};
     const struct world *world = &run->world;
@@ -167,7 +167,7 @@ extern "C" void backend_choose(struct rank_run *run) {
 
 /* ---- while it waits ---- */
 
-/* Returns whether the event has happened. If not, looks for trouble with messages meanwhile. */
+/* Returns whether the event has happened. If not, checks messages for errors. */
 static bool has_happened(struct rank_run *run, cudaEvent_t event) {
     struct cuda_rank *own = run->backend->rank;
     char trouble[1024];
@@ -198,7 +198,7 @@ extern "C" void backend_look(struct rank_run *run) { has_happened(run, run->back
 
 /* ---- at the start ---- */
 
-/* Refuses heads that attention.cu cannot handle, before anything is planned. */
+/* Refuses attention heads that attention.cu cannot handle, before anything is planned. */
 static bool heads_fit(const struct rank_run *run, char *why, size_t n) {
     for (int s = 0; s < run->program.stages; s++)
         for (int i = 0; i < run->program.stage[s].nlayers; i++) {
@@ -220,13 +220,13 @@ static bool heads_fit(const struct rank_run *run, char *why, size_t n) {
     return true;
 }
 
-/* Returns the bytes of device memory that messages need beyond the plan, allocated by no call here. */
+/* Returns the bytes of device memory that messages need beyond the plan and that no call here allocates. */
 static int64_t beside(const struct rank_run *run) {
     const struct cuda_transport *transport = transport_of(run);
     return transport->beside ? transport->beside(&run->program, run->world.rank, run->self->groups) : 0;
 }
 
-/* Checks that all fits in memory. A later lack of memory would be an error of a connection, while other ranks wait for
+/* Checks that everything fits into memory. Running out later would be a connection error, while other ranks wait for
  * it. */
 static bool all_fits(const struct rank_run *run, char *why, size_t n) {
     int64_t planned = cuda_rank_bytes(&run->program, run->world.rank, transport_of(run)), more = beside(run);
@@ -345,8 +345,7 @@ extern "C" void backend_report(struct rank_run *run) {
                 (long long)most.host_planned, (long long)most.host);
 }
 
-/* Returns the memory at the end, which includes what came after the first step: graphs, and code that was loaded
- * later. */
+/* Returns the memory at the end, including graphs and code that were loaded after the first step. */
 extern "C" int64_t backend_bytes_at_end(struct rank_run *run) {
     int64_t me = run->backend->free[0] - cuda_free_memory(), most = 0;
     int64_t *all = (int64_t *)calloc((size_t)run->world.size, sizeof *all);
@@ -370,7 +369,7 @@ static void *abort_messages(void *arg) {
     return NULL;
 }
 
-/* Aborts messages. Waits a little longer than it must: a launcher that sees one rank end may kill the others before
+/* Aborts messages. Waits a little longer than necessary: a launcher that sees one rank end may kill the others before
  * they report their errors. */
 extern "C" void backend_abort(void) {
     static const double LINGER = 0.2, PATIENCE = 2;

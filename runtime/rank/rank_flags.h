@@ -11,7 +11,7 @@ struct rank_flags {
     double deadline;
     int messages; /* transport between GPUs: CUDA_nccl, CUDA_put */
     bool allow_nonfinite, new_data, resume, json, eager, ordered;
-    const char *how; /* how to resume from a checkpoint, appended to errors; NULL: with --resume */
+    const char *how; /* how to resume from a checkpoint, appended to errors; NULL: "with --resume" */
     struct launch launch;
 };
 #endif

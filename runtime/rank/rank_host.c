@@ -158,8 +158,8 @@ void backend_push(struct rank_run *run, const struct rt_home *home, const float 
     host_push(run->replay, home, weight, moments);
 }
 
-/* Waits a little. The other ranks are about to find the same trouble; a launcher that sees one exit may kill them
- * before they report it. */
+/* Waits a little. The other ranks are about to find the same error; a launcher that sees one rank exit may kill the
+ * others before they report it. */
 void backend_abort(void) {
     const struct timespec linger = {0, 200000000};
     nanosleep(&linger, NULL);

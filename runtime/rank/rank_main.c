@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Copies the rank into a table of all the program's ranks, where the others stay empty, and indexes it. */
+/* Copies the rank into a table of all the program's ranks, whose other entries stay empty, and indexes it. */
 static void own_program(struct rank_run *run) {
     const struct rt_rank *own = run->self->rank;
     struct rt_rank *all = calloc((size_t)run->self->workers, sizeof *all);
@@ -72,7 +72,7 @@ static void open_weights_file(struct rank_run *run) {
     world_verdict(&run->world, !run->flags.weights || run->start.weights, why);
 }
 
-/* Checks that no tensor of the file is left unread by all ranks, so that none is lost silently. */
+/* Checks that at least one rank reads each tensor of the file, so that none is lost silently. */
 static void check_rest(struct rank_run *run) {
     struct named_list *list = named_all(run->start.weights);
     size_t n = list->n, size = (size_t)run->world.size;

@@ -1,5 +1,5 @@
 /* Records of a training as it runs: --losses, --metrics, --tensorboard, and the line of a validation. All ranks
- * contribute what they know of a step, and rank 0 writes it, on a CPU or a GPU, whether ranks are processes or
+ * contribute their figures of a step, and rank 0 writes them, on a CPU or a GPU, whether ranks are processes or
  * threads. */
 #include "rank_train.h"
 #include "store/durable.h"
@@ -36,8 +36,8 @@ static double waited_of(const struct rank_run *run, const struct training *train
     return backend_waited((struct rank_run *)(uintptr_t)run);
 }
 
-/* All figures; a new figure is a new row. whose: the value of rank 0, of the rank that updates the last stage, the
- * largest of all, or their mean. */
+/* All figures; a new figure is a new row. whose: which ranks' value is recorded: rank 0's, the value of the rank that
+ * updates the last stage, the largest, or the mean. */
 enum whose { FIRST, TELLER, LARGEST, MEAN };
 static const struct figure {
     struct metric is;
@@ -55,7 +55,7 @@ static const struct figure {
 };
 enum { NFIGURES = sizeof figures / sizeof *figures };
 
-/* Returns a figure of all ranks. all: figure of rank 0; the ranks' figures are `apart` doubles apart. */
+/* Combines a figure of all ranks. all: rank 0's figure; the ranks' figures are `apart` doubles apart. */
 static double figure_of(const struct figure *figure, const double *all, int size, int64_t apart, int teller) {
     double sum = 0, largest = *all;
     for (int r = 0; r < size; r++) {

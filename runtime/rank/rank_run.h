@@ -34,7 +34,7 @@ struct rank_run {
         *spans; /* [workers][steps], start and end of each step of all ranks, if they are threads; or NULL */
 };
 
-/* Returns whether the run only computes losses, as validations do. */
+/* Returns whether the run only computes losses, like a validation. */
 static inline bool rank_evaluates(const struct rank_run *run) { return run->whole && run->whole->evaluates; }
 /* Returns whether every step is recorded. */
 bool rank_records(const struct rank_run *run);
@@ -50,16 +50,16 @@ bool rank_reads(const struct rank_run *run); /* returns whether the rank needs t
 
 /* rank_checkpoint.c */
 void rank_find_owners(struct rank_run *run); /* collective: sets run->owner */
-/* Returns the ranks whose shards make a set's checkpoint, in the order of the elements, ended by -1. Of homes that
- * update the same elements, only the first counts. There is at least one. */
+/* Returns the ranks whose shards make a set's checkpoint, in the order of the elements, ended by -1. If several homes
+ * update the same elements, only the first counts. There is at least one rank. */
 const int32_t *rank_owners(const struct rank_run *run, int set);
 bool rank_owns(const struct rank_run *run, int set); /* returns whether this rank is one of them, and a home */
-/* Checks that no other run uses the folder and that it can be written, before hours of work depend on it. */
+/* Checks that no other run uses the folder and that it is writable, before hours of work depend on it. */
 void rank_try_checkpoint(struct rank_run *run);
 /* Loads weights and optimizer state of all homes from the newest complete checkpoint, if there is one; sets
  * run->from. */
 void rank_resume(struct rank_run *run);
-/* Looks for numbers that are not finite in what a home of this rank has learned up to the step. */
+/* Checks the learned state of a home of this rank after the step for non-finite numbers. */
 void rank_scan(struct rank_run *run, const struct rt_home *home, int64_t step);
 void rank_save(struct rank_run *run, int64_t step);
 /* Reports an error during training, with why and how to resume. Ends this rank, or all of them by a verdict. */

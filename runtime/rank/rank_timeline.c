@@ -15,8 +15,8 @@ static void path_of(char *path, const struct rank_run *run, int rank) {
     snprintf(path, DURABLE_PATH, "%s/timeline.%d.tsv", run->flags.timeline, rank);
 }
 
-/* Opens the timeline. The verdict is the last thing all ranks do before they train. It reaches them at nearly the same
- * time, which is their common origin. */
+/* Opens the timeline. The verdict is the ranks' last exchange before they train. It reaches all of them at nearly the
+ * same time, which is their common origin. */
 void rank_timeline_open(struct rank_run *run) {
     char why[DURABLE_PATH + 512] = "", path[DURABLE_PATH];
     struct durable durable;

@@ -30,9 +30,9 @@ static int stopped_by(const struct training *training) {
 }
 
 /* Returns whether the next step may be enqueued before this one has ended. It may not if something must come between
- * them: the report after the first step; a checkpoint, which holds this step's state; reading this step's times, which
- * the next one overwrites; or a repetition of this step. The first step may also be the only one that is not captured,
- * and NCCL cannot run a communicator in a graph and outside one at once (NCCL's user guide, env.rst:
+ * the two: the report after the first step; a checkpoint, which holds this step's state; reading this step's times,
+ * which the next one overwrites; or a repetition of this step. Also, the first step may be the only one that is not
+ * captured, and NCCL cannot run a communicator in a graph and outside one at once (NCCL's user guide, env.rst:
  * NCCL_GRAPH_MIXING_SUPPORT). */
 static bool may_run_ahead(const struct rank_run *run, int64_t step) {
     const struct rank_flags *flags = &run->flags;
@@ -48,10 +48,10 @@ static void enqueue_step(struct rank_run *run, struct training *training, int64_
     training->enqueued = step + 1;
 }
 
-/* Runs a step. Along with its messages, ranks exchange whether to stop after it, and the losses of the step before. So
- * a signal ends the run after the current step, or after a step that others have begun meanwhile. The next step is
- * enqueued ahead only once all know that it will come: then every rank has enqueued this one, and has ended the one
- * before. */
+/* Runs a step. Along with its messages, ranks exchange whether to stop after it, and the previous step's losses. So a
+ * signal ends the run after the current step, or after a step that others have begun meanwhile. The next step is
+ * enqueued ahead only once all ranks know that it will run: then every rank has enqueued this step and has ended the
+ * previous one. */
 static void run_step(struct rank_run *run, struct training *training) {
     int64_t step = training->step;
     training->pulse[INTS] = watch_signal() == SIGINT;
@@ -129,8 +129,8 @@ static void validate_run(struct rank_run *run, struct training *training) {
         rank_record_validation(run, training, sum.loss / (double)sum.sequences);
 }
 
-/* Collective: checks what every home has learned too, because so far only losses on the host were checked. If any rank
- * has found a number that is not finite, ends all ranks, or warns once and goes on. */
+/* Collective: also checks every home's learned state, because so far only losses were checked on the host. If any rank
+ * has found a non-finite number, ends all ranks, or warns once and continues. */
 static void judge_nonfinite(struct rank_run *run, const struct training *training) {
     const struct rt_rank *k = &run->program.rank[run->world.rank];
     struct nonfinite *mine = &run->replay->bad, first = {0}, *all = malloc(sizeof *all * (size_t)run->world.size);
@@ -161,8 +161,8 @@ static void judge_nonfinite(struct rank_run *run, const struct training *trainin
                 isatty(STDERR_FILENO) ? "\r\033[K" : "", what);
 }
 
-/* Takes the loss of the previous step, which this step's pulse has brought; after the last step, an extra pulse brings
- * it. */
+/* Takes the loss of the previous step, which arrived with this step's pulse; after the last step, an extra pulse
+ * carries it. */
 static void know_loss(struct rank_run *run, struct training *training, int64_t step, struct progress *told) {
     training->last = mean_of_batches(run, training->pulse + LOSSES);
     if (step == run->from + 1)
@@ -175,7 +175,7 @@ static void know_loss(struct rank_run *run, struct training *training, int64_t s
         progress_tell(told, step, training->last, rank_rate(run, step), training->seconds);
 }
 
-/* Does everything that comes between a step and the next. */
+/* Does everything that comes between two steps. */
 static void follow(struct rank_run *run, struct training *training, bool stop) {
     const struct rank_flags *flags = &run->flags;
     bool looks = (!run->whole || run->whole->looks) && !run->is.nonfinite, found = training->pulse[NONFINITE] > 0;

@@ -14,7 +14,7 @@ struct record {
     double *mine, *all;             /* this rank's figures and times of updates; all ranks' */
     double *when;                   /* end of each update of the last stage in a step */
     double *predicted;
-    int teller; /* the rank that knows these times and sends them to rank 0 */
+    int teller; /* the rank that measures these times and sends them to rank 0 */
     struct rt_ended ended;
 };
 enum { INTS, TERMS, NONFINITE, LOSSES }; /* contents of a pulse */

@@ -1,5 +1,5 @@
-/* A run whose ranks are threads of one process, as its caller requests it: process/train.h. Each rank does what a rank
- * does that is a process, and leaves the requested results here. */
+/* A run whose ranks are threads of one process, as its caller requests it: process/train.h. Each rank does the same as
+ * a rank that is a process, and leaves the requested results here. */
 #ifndef PIANOLA_RANK_WHOLE_H
 #define PIANOLA_RANK_WHOLE_H
 #include "device/nonfinite.h"
@@ -33,7 +33,7 @@ struct rt_run {
     bool evaluates;               /* the run only computes losses, as validations do, and trains nothing */
     const double *predicted;      /* predicted ends of the last stage's updates in the first step, for --losses; */
     double predicted_step;        /* and predicted seconds from one step to the next. NULL: there is no prediction */
-    void (*begun)(void *context); /* called once no rank refuses to begin, or NULL */
+    void (*begun)(void *context); /* called once all ranks have agreed to begin, or NULL */
     void (*ended)(void *context, const struct rt_ended *of); /* called after each step, or NULL */
     void *context;
     /* Results, in the caller's memory; NULL: not requested. */

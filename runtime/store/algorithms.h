@@ -1,4 +1,4 @@
-/* A file of cuBLASLt's algorithms. It holds, for each product, the fastest of several that were timed. Runs that read
+/* A file of cuBLASLt's algorithms. For each product, it holds the fastest of several timed algorithms. Runs that read
  * the file time nothing, and compute the same bits.
  *
  * The file is text: a header, then a line for each product, with four fields separated by tabs.

@@ -53,7 +53,7 @@ static struct part *stage_parts(const struct rt_model *m, const struct rt_stage 
     return part;
 }
 
-/* Returns whether a tensor's name ends in a moment of some optimizer. */
+/* Returns whether a tensor's name ends in the letter of some optimizer's moment. */
 static bool is_state(const char *name) {
     size_t n = strlen(name);
     bool moment = false;
@@ -277,7 +277,7 @@ static struct tensor *list_parameters(struct safetensors *const *file, int nfile
     return tensor;
 }
 
-/* Checks that no two files have the same tensor; such files are not a partition of one model. */
+/* Checks that no two files have the same tensor: then they would not be a partition of one model. */
 static bool all_apart(struct safetensors *const *file, int nfiles, char *why, size_t nwhy) {
     for (int i = 0; i < nfiles; i++)
         for (int k = 0; k < file[i]->n; k++)

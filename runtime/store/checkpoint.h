@@ -1,5 +1,6 @@
 /* Checkpoints, per stage as in PipeDream (Narayanan et al. 2019, section 4): the home of a stage writes its file, or
- * several homes write their shards of it. The manifest, which one rank writes last, makes the files a checkpoint.
+ * several homes write their shards of it. One rank writes the manifest last; only then do the files count as a
+ * checkpoint.
  *
  *     DIR/step-00000012/stage-0000.safetensors    a tensor per parameter, and the optimizer's state; the last file is
  *                                                 the token table's, where embedding and unembedding share one
@@ -7,10 +8,10 @@
  *
  * A tensor's name has its layer's place in the whole model and its parameter's name in LAYERS of model.h:
  * layer.5.weight (in x out), .bias (out); moments add a letter of OPTIMIZERS: layer.5.weight.m and .v are AdamW's first
- * and second moments. All are fp32; with bf16, the weights are the master weights. Tensors are those that the whole
- * layer has: the members of a team write into one file, each its own stretches (stretch_of in parameters.h). If all
- * members hold a whole tensor, the first member writes it. So a checkpoint fits every partition, schedule, team,
- * precision and number of ranks. All ranks see the same DIR.
+ * and second moments. All are fp32; with bf16, the weights are the master weights. The file has whole layers' tensors:
+ * the members of a team write into one file, each its own stretches (stretch_of in parameters.h). If all members hold a
+ * whole tensor, the first member writes it. So a checkpoint fits every partition, schedule, team, precision and number
+ * of ranks. All ranks see the same DIR.
  *
  * Every function returns false on failure, with `path: reason` in why. Whatever fails, a complete checkpoint stays
  * complete, unless its own step is written again. */
@@ -22,7 +23,7 @@
 struct checkpoint_run {
     uint64_t seed;
     int64_t data_bytes;  /* size of the data file; 0: none */
-    uint64_t data_hash;  /* hash of what identifies the data, as the caller chooses */
+    uint64_t data_hash;  /* hash that identifies the data, chosen by the caller */
     int64_t steps;       /* length of the learning-rate schedule; 0: not in the file */
     int64_t most, least; /* updates per step of the stage with most, and of the stage with fewest */
     /* Number of sequences read from this data, and their tokens each. -1: not in the file. */
@@ -32,10 +33,10 @@ struct checkpoint_run {
 
 /* ---- one run at a time ---- */
 
-/* Locks dir, created if missing, for this rank of a run, until this process ends. Rank 0 calls first, the others once
- * it has the lock. *lock is -1 the first time; later calls lock a new folder if dir is no longer the same one. run:
- * description for messages of other runs. Returns false on an error, or if another run, named in why, has dir. Returns
- * true with why not empty for a warning. */
+/* Locks dir, which it creates if missing, for this rank of a run, until this process ends. Rank 0 calls first, the
+ * others once rank 0 has the lock. *lock is -1 the first time; later calls lock the new folder if dir has been
+ * replaced. run: description for messages of other runs. Returns false on an error, or if another run, named in why,
+ * has dir. Returns true with why not empty for a warning. */
 bool checkpoint_lock(int *lock, const char *dir, int rank, const char *run, char *why, size_t nwhy);
 
 /* ---- writing, in this order: all stages; when all of them are done, the manifest; then checkpoint_keep ---- */
@@ -67,11 +68,11 @@ bool checkpoint_end_stage(const struct stage_file *of, char *why, size_t nwhy);
 /* Writes the manifest. Reads all stages' files back for their checksums. */
 bool checkpoint_write_manifest(const char *dir, int64_t step, int stages, const struct checkpoint_run *run, char *why,
                                size_t nwhy);
-/* Removes all checkpoints except the newest `last` (at least 1) complete ones, and what crashes left before the newest.
- * If all of those kept hold numbers that are not finite, the newest finite one stays too. Reads the manifests of the
- * checkpoints it counts, and checks only the sizes of their files. Touches nothing newer than the newest complete
- * checkpoint, which another process may be writing. A checkpoint that has a manifest but is incomplete stays until
- * `last` newer ones are complete. */
+/* Removes all checkpoints except the newest `last` (at least 1) complete ones, and remains of crashes that are older
+ * than the newest. If all of the kept ones hold non-finite numbers, the newest finite one stays too. Reads the
+ * manifests of the checkpoints it counts, and checks only the sizes of their files. Touches nothing newer than the
+ * newest complete checkpoint, which another process may be writing. A checkpoint that has a manifest but is incomplete
+ * stays until `last` newer ones are complete. */
 bool checkpoint_keep(const char *dir, int last, char *why, size_t nwhy);
 
 /* ---- reading ---- */
@@ -79,8 +80,8 @@ bool checkpoint_keep(const char *dir, int last, char *why, size_t nwhy);
 /* Finds the newest complete checkpoint: its manifest and all its files match their checksums. Returns false if there is
  * none. If newer ones were skipped, why says what is wrong with the newest of them; otherwise why is empty. */
 bool checkpoint_latest(const char *dir, int64_t *step, char *why, size_t nwhy);
-/* Returns true if the folder can be read and has no checkpoint, complete or damaged, but at most the remains of one
- * that a crash interrupted. */
+/* Returns true if the folder can be read and has no checkpoint, complete or damaged. It may have remains of one that a
+ * crash interrupted. */
 bool checkpoint_none(const char *dir);
 /* Reads the manifest, but not the files. */
 bool checkpoint_read_run(const char *dir, int64_t step, struct checkpoint_run *run, char *why, size_t nwhy);

@@ -1,6 +1,6 @@
 /* One run at a time writes into a folder of checkpoints. The kernel's record locks keep other runs out. A lock ends
- * with the process that holds it, however it ends, and NFS supports them between hosts. So no stale lock is ever left
- * to remove, and the locked file stays where it is.
+ * with the process that holds it, however it ends, and NFS supports them between hosts. So there are no stale locks to
+ * remove, and the locked file stays in place.
  *
  * Rank k of a run holds byte k. Rank 0 comes first and requests all bytes, which it gets only if no rank of another run
  * is alive; then it writes its identity into the file, and keeps its own byte. */

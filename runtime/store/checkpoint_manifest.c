@@ -128,7 +128,7 @@ static bool read_file_entry(struct json *json, struct manifest *out) {
 }
 
 /* Reads the optional keys before the files, each at most once, in this order. A missing key keeps its default, since
- * older runs wrote fewer. */
+ * older versions wrote fewer keys. */
 static bool read_optional(struct json *json, struct checkpoint_run *run) {
     int64_t nonfinite = 0;
     const struct {
@@ -325,8 +325,8 @@ bool checkpoint_none(const char *dir) {
 
 /* ---- removing ---- */
 
-/* Removes a checkpoint. Removes its manifest first, durably, so that a half-removed checkpoint does not count as one.
- * Removes only our own files; a folder with others stays. */
+/* Removes a checkpoint: its manifest first, durably, so that a half-removed checkpoint does not count as one. Removes
+ * only our own files; a folder with others stays. */
 static bool remove_step(const char *dir, int64_t step, char *why, size_t nwhy) {
     struct path folder = step_path(dir, step), path = manifest_path(dir, step);
     if (unlink(path.s) < 0 && errno != ENOENT)

@@ -2,13 +2,15 @@
  *
  * Text: the tokens of all files in a row, or their bytes if the vocabulary is that small, are cut into sequences of
  * context tokens. Each sequence also has the token after it, because the target of a token is the next one. A
- * microbatch is rows / context sequences. An epoch is a shuffle of all sequences, another one for each epoch and seed;
+ * microbatch is rows / context sequences. An epoch is a shuffle of all sequences, different for each epoch and seed;
  * the last sequences of an epoch and the first of the next may share a step. The position at which a training resumes
- * is a number of sequences, since its steps may now read more or fewer. Without a file, tokens are random.
+ * is a number of sequences, since a step may read more or fewer sequences than before. Without a file, tokens are
+ * random.
  *
  * Held-out text is read once, in its order. Its last sequences may not fill a microbatch. Then a microbatch repeats
- * each of its sequences equally often, so its mean is theirs, and its weight is the number of different sequences.
- * Further microbatches of the step have weight 0. So the mean is over each sequence once, whatever the size of a step.
+ * each of its sequences equally often, so its mean is their mean, and its weight is the number of different sequences.
+ * Further microbatches of the step have weight 0. So the overall mean counts each sequence once, whatever the size of a
+ * step.
  *
  * Integers serve to compare schedules bit for bit. Float addition is not associative, so a gradient summed over
  * microbatches in another order, or in parts on several ranks, has other bits, unless each sum has at most two terms
@@ -271,9 +273,9 @@ static uint64_t shuffled(uint64_t place, uint64_t n, uint64_t key) {
     return place;
 }
 
-/* Returns token i. A token at or above the vocabulary ends the process, like a read past the end of a file
- * (data_file.c). If the file was overwritten while it was open, returns 0 instead, because data_same will report
- * that. */
+/* Returns token i. A token that is not in the vocabulary ends the process, like a read past the end of a file
+ * (data_file.c). If the file was overwritten while it was open, returns 0 instead, because data_same will report the
+ * change. */
 static int32_t token_below(const struct data *data, const struct part *part, int64_t i) {
     uint32_t id = token_at(&part->tokens, i);
     char why[PATH_MAX + 256];

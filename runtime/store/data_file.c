@@ -1,8 +1,8 @@
 /* A mapped file: its identity, and the handling of changes to it during the run.
  *
- * A mapping shows the file as it is, not as it was. Overwritten bytes are read as the new ones, and only the file's
- * time shows it. If the file has become shorter, the kernel sends SIGBUS for a read past its end. That would kill the
- * process silently, so a handler names the file. */
+ * A mapping shows the file as it is, not as it was. Reads of overwritten bytes return the new ones, and only the file's
+ * modification time shows it. If the file has become shorter, the kernel sends SIGBUS for a read past its end. That
+ * would kill the process silently, so a handler names the file. */
 #include "data_file.h"
 #include "fault.h"
 #include "hash.h"
@@ -30,7 +30,7 @@ static void on_bus(int signal, siginfo_t *info, void *context) {
     struct data_file *file = mapped;
     while (file && (info->si_code <= 0 || (uintptr_t)info->si_addr - (uintptr_t)file->text >= file->size))
         file = file->next;
-    if (!file) { /* not ours: the faulting read is repeated, and meets the previous handler */
+    if (!file) { /* not ours: the faulting read is repeated, with the previous handler */
         sigaction(SIGBUS, &before, NULL);
         if (info->si_code <= 0)
             raise(signal); /* a signal that was sent does not recur by itself */
@@ -58,8 +58,8 @@ static void handle_bus(void) {
 
 enum { PIECE = 65536, PIECES = 1024 }; /* at most 64 MiB are read */
 
-/* Hashes every piece, or, for a large file, PIECES pieces evenly spread from the first to the last. Requests all of
- * them before reading: a disk needs a hundred times longer for one request after another. */
+/* Hashes every piece, or, for a large file, PIECES pieces evenly spread from the first to the last. Requests all pieces
+ * before reading: on a disk, one request at a time takes a hundred times longer. */
 static uint64_t hash_content(const struct data_file *file) {
     struct hash hash = hash_begin();
     size_t all = (file->size + PIECE - 1) / PIECE, n = all < PIECES ? all : PIECES;
@@ -100,7 +100,7 @@ size_t data_file_begin(const struct data_file *file) {
     return file->size >= 3 && memcmp(file->text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
-/* Follows strings and brackets to the end of the object, which must end the line, and looks for the key at its top
+/* Skips over strings and brackets to the end of the object, which must end the line, and looks for the key at the top
  * level. */
 bool data_file_has_lines(const struct data_file *file) {
     const char *at = (const char *)file->text + data_file_begin(file), *end = (const char *)file->text + file->size;

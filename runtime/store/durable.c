@@ -28,7 +28,7 @@ bool durable_begin(struct durable *durable, const char *path, char *why, size_t 
 }
 
 /* Opens the file to write only: over NFS, a page that has been read may be written back whole, and overwrite what
- * others wrote there since. */
+ * others have written there in the meantime. */
 bool durable_join(struct durable *durable, const char *path, char *why, size_t nwhy) {
     return open_beside(durable, path, 0, why, nwhy);
 }

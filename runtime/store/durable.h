@@ -8,12 +8,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Room for more than any path that a system call accepts. So the system rejects a path that is too long; it is never
- * truncated to another file's path. */
+/* Room for more than any path that a system call accepts. So the system rejects a path that is too long, and it is
+ * never truncated to another file's path. */
 enum { DURABLE_PATH = 2 * PATH_MAX };
 
 struct durable {
-    int fd; /* -1: something went wrong; why has the reason */
+    int fd; /* -1: an error occurred; why has the reason */
     char path[DURABLE_PATH], beside[DURABLE_PATH];
     char *why;
     size_t nwhy;
@@ -26,9 +26,9 @@ bool durable_write(struct durable *durable, const void *bytes, size_t n);
 bool durable_end(struct durable *durable);
 void durable_drop(struct durable *durable); /* call instead of end if the caller has failed itself */
 
-/* Write a file from several processes. One begins it and leaves. Then each that has something to write joins, writes at
- * places of its own, and leaves. Last, one joins and ends. The caller ensures that order. After leave, what this
- * process has written is on the disk. */
+/* Write a file from several processes. One process begins it and leaves. Then each process with something to write
+ * joins, writes at places of its own, and leaves. Finally, one joins and ends. The caller ensures that order. After
+ * leave, this process's writes are on disk. */
 bool durable_join(struct durable *durable, const char *path, char *why, size_t nwhy);
 bool durable_write_at(struct durable *durable, const void *bytes, size_t n, int64_t at);
 bool durable_leave(struct durable *durable);

@@ -35,7 +35,7 @@ static size_t character(const unsigned char *s) {
     return longer || outside ? 0 : n;
 }
 
-/* Adds n bytes as a string, with U+FFFD for what is no UTF-8. */
+/* Adds n bytes as a string, with U+FFFD for invalid UTF-8. */
 static void add_string(const char *s, size_t n) {
     static const char digit[] = "0123456789abcdef";
     add_word("\"");

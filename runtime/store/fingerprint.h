@@ -1,6 +1,6 @@
-/* The fingerprint of what a model has learned, to compare runs in one process or in many. It is the sum, modulo 2^64,
- * of a hash of each element of each parameter. The hash covers the layer, the parameter's name, the element's place in
- * the whole parameter, and its bits, so that the sum is the same however stages, shards and teams divide the model. */
+/* The fingerprint of a model's weights, to compare runs in one process or in many. It is the sum, modulo 2^64, of a
+ * hash of each element of each parameter. The hash covers the layer, the parameter's name, the element's place in the
+ * whole parameter, and its bits, so that the sum is the same however stages, shards and teams divide the model. */
 #ifndef PIANOLA_FINGERPRINT_H
 #define PIANOLA_FINGERPRINT_H
 #include "fnv1a.h"
@@ -23,8 +23,8 @@ static inline uint64_t fingerprint_elements(const struct rt_layer *l, const stru
 }
 
 /* Returns the fingerprint of the parameters in a piece. weights: their values, fp32 whatever the precision
- * (rt_learned). With copies, includes only parameters that each member of a team has whole; else all that count. A
- * whole model's fingerprint is the sum over all sets and their shards. */
+ * (rt_learned). With `copies`, includes only parameters that every member of a team has whole; otherwise all parameters
+ * that count. A whole model's fingerprint is the sum over all sets and their shards. */
 static inline uint64_t fingerprint_stage(struct rt_piece piece, const float *weights, bool copies) {
     uint64_t sum = 0;
     for (struct parameter_walk w = walk_parameters(piece); next_parameter(&w);)

@@ -174,7 +174,7 @@ static int64_t tensor_size(const struct named *tensor) {
     return values_bytes(tensor->type, count);
 }
 
-/* Sets where a tensor's data are, once all descriptions have been read, after which the data begin. */
+/* Sets the place of a tensor's data, which follow all descriptions, once these have been read. */
 static void place_tensor(struct reader *r, struct named *tensor) {
     uint64_t begin = ((uint64_t)(r->at - r->from) + r->alignment - 1) / r->alignment * r->alignment,
              size = (uint64_t)(r->end - r->from), offset = (uint64_t)tensor->bytes;
@@ -188,8 +188,8 @@ static void place_tensor(struct reader *r, struct named *tensor) {
     tensor->data = r->from + begin + offset;
 }
 
-/* Returns what the file says of its model. As in llama.cpp, a scaling without a type is linear, and an older key holds
- * its factor. */
+/* Returns the file's information on its model. As in llama.cpp, a scaling without a type is linear, and an older key
+ * holds its factor. */
 static struct named_said said_by(const struct kept *kept) {
     struct named_said said = nothing_said;
     said.rope = kept->rope;

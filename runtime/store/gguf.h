@@ -5,8 +5,8 @@
 #define PIANOLA_GGUF_H
 #include "named.h"
 
-/* Adds the file's tensors to the list, and sets what it says of its model. data: the whole file. Returns false and sets
- * why to the file and what is wrong with it. */
+/* Adds the file's tensors to the list, and sets its information on the model. data: the whole file. Returns false and
+ * sets why to the file and what is wrong with it. */
 bool gguf_tensors(const char *path, const uint8_t *data, size_t size, struct named_list *list, struct named_said *said,
                   char *why, size_t nwhy);
 #endif

@@ -193,8 +193,8 @@ static bool check_parameter(const struct import *im, const struct rt_layer *l, c
     return true;
 }
 
-/* Checks the frequency divisors of rope, which llama.cpp's files of Llama 3 have. They are no weights, but the layer
- * must use the same. */
+/* Checks the frequency divisors of rope, which llama.cpp's files of Llama 3 have. They are not weights, but the layer
+ * must use the same divisors. */
 static bool check_rope_factors(const struct import *im, const struct rt_layer *l) {
     struct named *divisors = named_find(im->file, "rope_freqs.weight");
     struct rt_layer plain = *l;
@@ -231,7 +231,7 @@ static bool is_buffer(const struct named *tensor) {
            name_ends_in(tensor, ".attn.masked_bias") || name_ends_in(tensor, ".rotary_emb.inv_freq");
 }
 
-/* Returns whether an output layer is the token table again. */
+/* Returns whether an output layer is a copy of the token table. */
 static bool is_table(const struct named_list *all, const struct named *tensor) {
     for (size_t i = 0; i < all->n; i++)
         if (all->at[i].used && named_equal(&all->at[i], tensor))

@@ -18,14 +18,15 @@
 #include "named.h"
 #include "rt.h"
 
-/* Checks that the file has all that the stage reads, and that its layers use the file's rope. Marks tensors as used. */
+/* Checks that the file has all tensors that the stage reads, and that the stage's layers use the file's rope. Marks
+ * tensors as used. */
 bool import_check(struct named_file *file, const struct rt_model *m, const struct rt_stage *s, char *why, size_t nwhy);
 /* Checks, once all stages are checked, that no tensor is left. Returns true with why not empty for a warning that names
  * tensors that are not read. */
 bool import_check_rest(struct named_file *file, char *why, size_t nwhy);
-/* Returns whether a layer of the stage differs from what the file says of its model, which the weights' shapes do not
- * show. what: receives both numbers and `from`, the file that says it. The difference may be intended, such as a larger
- * base of rope for a longer context. */
+/* Returns whether a layer of the stage differs from the file's information on its model in a number that the weights'
+ * shapes do not show. what: receives both numbers and `from`, the file that has the information. The difference may be
+ * intended, such as a larger base of rope for a longer context. */
 bool import_differs(struct named_file *file, const char *from, const struct named_said *said, const struct rt_stage *s,
                     char *what, size_t nwhat);
 /* Sets a stage's first weights, as host_init does: weight_count fp32 values, from the file, or from the seed if file is

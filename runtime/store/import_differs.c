@@ -1,4 +1,4 @@
-/* Differences between a model and what a file says of its model: see import.h. */
+/* Differences between a model and a file's information on its model: see import.h. */
 #include "import.h"
 #include <math.h>
 #include <stdio.h>

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 struct json {
-    char *from, *at, *end; /* the text; a string that was read ends there in NUL instead of its quote */
+    char *from, *at, *end; /* the text; each string that was read ends in NUL instead of its quote */
     const char *file, *in; /* for messages: `FILE: byte N of IN` */
     char *why;             /* nwhy bytes for a message */
     size_t nwhy;

@@ -1,5 +1,6 @@
-/* Git LFS pointers. Git LFS keeps large files elsewhere, and in their place a pointer, a text of three lines. A clone
- * without `git lfs pull` has pointers under the files' names. Mistaken for text, one would be trained on. */
+/* Git LFS pointers. Git LFS keeps large files elsewhere, and replaces each with a pointer, a text of three lines. A
+ * clone without `git lfs pull` has pointers under the files' names. A run could mistake one for its text and train on
+ * it. */
 #ifndef PIANOLA_LFS_H
 #define PIANOLA_LFS_H
 #include <stdbool.h>

@@ -7,7 +7,7 @@
 
 enum { NAMED_DIMS = 4 };
 struct named {
-    const char *name; /* not NUL-terminated; nname bytes */
+    const char *name; /* nname bytes, not NUL-terminated */
     size_t nname;
     int32_t ndims;
     int64_t dim[NAMED_DIMS]; /* elements of the last dimension are adjacent */
@@ -44,8 +44,8 @@ struct named_list *named_all(struct named_file *file);               /* sorted b
 /* Returns whether two tensors have the same shape and values. */
 bool named_equal(const struct named *a, const struct named *b);
 const struct named_said *named_said(const struct named_file *file); /* from GGUF's metadata */
-/* Returns a hash of all names, types and shapes, and of a few bytes of each tensor. It tells two models apart, or two
- * trainings of one, without reading all of either. */
+/* Returns a hash of all names, types and shapes, and of a few bytes of each tensor. It distinguishes two models, or two
+ * trainings of one model, without reading all of either. */
 uint64_t named_hash(const struct named_file *file);
 void named_close(struct named_file *file);
 #endif

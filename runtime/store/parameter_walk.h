@@ -3,7 +3,7 @@
  *     for (struct parameter_walk w = walk_parameters(piece); next_parameter(&w);)
  *
  * Parameter w.p of layer w.l begins at element w.begin of the stage's own set. Its elements [w.from, w.to), counted
- * from the set's beginning, are the ones in the piece. */
+ * from the set's beginning, are in the piece. */
 #ifndef PIANOLA_PARAMETER_WALK_H
 #define PIANOLA_PARAMETER_WALK_H
 #include "rt.h"

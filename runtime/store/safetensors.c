@@ -149,7 +149,7 @@ static void read_shape(struct json *json, struct tensor *tensor) {
     json_take(json, ']');
 }
 
-/* Returns the bytes of a value of a type that the format has but that is not read here; 0: no such type. */
+/* Returns the bytes of a value of a type that the format defines but that cannot be read here; 0: no such type. */
 static int64_t unread_bytes(const char *word) {
     static const char *const words[] = {"BOOL U8 I8 F8_E4M3 F8_E5M2 F8_E8M0", "U16 I16", "U32 I32", "U64 I64 F64 C64"};
     size_t n = strlen(word);

@@ -6,8 +6,7 @@
 #include <stdio.h>
 
 enum { TIMELINE_STEPS = 10 }; /* maximum number of steps kept, the run's last */
-/* Returns the first step to keep of steps [from, to). The first of them, which warms up, is kept only if there is no
- * other. */
+/* Returns the first step to keep of steps [from, to). Their first, a warm-up, is kept only if there is no other. */
 static inline int64_t timeline_first(int64_t from, int64_t to) {
     int64_t first = to - from > TIMELINE_STEPS ? to - TIMELINE_STEPS : from + 1;
     return first < to ? first : from;
@@ -18,7 +17,7 @@ static inline int64_t timeline_kept(int64_t steps) { return steps < TIMELINE_STE
 
 void timeline_head(FILE *f);
 /* Writes a rank's rows of one step, counted from 0. slices: slices of a microbatch, or 0. Times are relative to origin,
- * which is no later than the first of them. cores: 0 if not known. */
+ * which is no later than the first time. cores: 0 if not known. */
 void timeline_rows(FILE *f, int64_t step, const struct rt_rank *k, int32_t slices, const struct rt_stamp *stamp,
                    double origin, double cores);
 #endif

@@ -19,8 +19,8 @@ struct tokens {
 
 void token_head(uint8_t head[TOKEN_HEAD], int64_t n, int width); /* n is below 2^31 */
 bool is_token_file(const void *bytes, size_t size);              /* checks the first bytes */
-/* Finds the tokens in the bytes of a whole file. Returns false with `path: reason` if it is no file of tokens, or was
- * cut off. */
+/* Finds the tokens in the bytes of a whole file. Returns false with `path: reason` if it is not a file of tokens, or is
+ * truncated. */
 bool read_tokens(const void *bytes, size_t size, struct tokens *out, const char *path, char *why, size_t nwhy);
 
 static inline uint32_t token_at(const struct tokens *tokens, int64_t i) {
