@@ -108,7 +108,7 @@ build/pic/%.o: runtime/%.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -O3 -fno-trapping-math -fPIC -c -o $@ $<
 build/pic/comm/comm_mpi.o: private CC := $(if $(shell command -v mpicc),mpicc,$(CC) -DNO_MPI)
-# An archive, from which each program links what it needs.
+# An archive: each program links only the members that it needs.
 build/pic/shared.a: $(PIC)
 	rm -f $@
 	ar rcs $@ $^

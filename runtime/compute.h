@@ -164,8 +164,8 @@ bool host_update_ahead(const struct rt_update *u);
  * (layers/clip.h). */
 void host_norm(struct rt_piece piece, const float *dw, uint64_t *norm, bool writes);
 void host_add_norm(uint64_t *dst, const uint64_t *src);
-/* Sets initial weights, weight_count of them, in fp32 whatever the model's precision. They depend only on seed, layer
- * and parameter, so every partition and every rank agrees. */
+/* Sets initial weights, weight_count of them, in fp32 for any model precision. They depend only on seed, layer and
+ * parameter, so they are the same for every partition and on every rank. */
 void host_init(const struct rt_model *m, const struct rt_stage *s, float *w, uint64_t seed);
 /* Returns the turns that an attention's rope makes from one position to the next, for pair i of a head's columns. */
 double host_rope(const struct rt_layer *l, int i);

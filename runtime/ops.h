@@ -10,7 +10,7 @@
 /* Instructions. X(name, lane, cost, tensor, partner, letter, operands, meaning)
  *
  * lane      COMPUTE: the rank's compute lane; SEND/RECV: the lane of a directed edge; GATHER/GROUP/TEAM: a group's lane
- *           for weights, for gradients, and for what a team exchanges within a job; OFFLOAD/RELOAD: the rank's copies
+ *           for weights, for gradients, and for a team's exchanges within a job; OFFLOAD/RELOAD: the rank's copies
  *           to host memory, and back.
  * cost      JOB: the schedule's cost of the job; UPDATE, ADD: bytes touched; LINK: latency + bytes / bandwidth;
  *           COLLECTIVE: its algorithm's (passes/collective.c); HOST: as LINK, over the link to host memory.
@@ -144,7 +144,7 @@ enum kind { KINDS(X) NKINDS, K_none = NKINDS };
 enum role { ROLES(X) NROLES };
 #undef X
 
-/* Lanes. X(name, word, of). A lane's name is its word and what it belongs to: a peer (`send 1`), a group's members
+/* Lanes. X(name, word, of). A lane's name is its word and its owner: a peer (`send 1`), a group's members
  * (`group 0,2`), or nothing (ALONE: a rank has one). A rank's first lane is compute; the others follow by kind. PEER
  * and ALL are coarser lanes, for programs that ask for them: PEER has both directions with a peer, ALL all messages of
  * a rank. */

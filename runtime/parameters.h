@@ -68,7 +68,7 @@ static inline struct rt_stretch stretch_of(const struct rt_layer *l, const struc
     }
     return run;
 }
-/* Returns the whole parameter of which p is a member's part. */
+/* Returns the whole parameter, given a member's part p. */
 static inline struct rt_parameter whole_parameter(const struct rt_layer *l, const struct rt_parameter *p) {
     struct rt_parameter whole = *p;
     if (p->split == SPLIT_NONE)

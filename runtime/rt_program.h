@@ -35,7 +35,7 @@ struct rt_instr {
     const struct rt_buffer *const *kv;   /* keys and values of slices, from the microbatch's first slice on */
     int32_t after[RT_AFTER];             /* names of instructions on other lanes that must have ended; 0: no more */
     const int32_t *also;                 /* further names, ended by 0 */
-    int32_t name;                        /* the name by which others wait for it, from 1; 0: nobody waits */
+    int32_t name;                        /* the name by which others wait for it, from 1; 0: none waits */
 };
 
 /* Returns the operand in a role, or NULL if there is none. */

@@ -90,8 +90,8 @@ static bool by_cuda; /* cudaMalloc gave the rank's memory */
 
 /* Allocates with NCCL, which can then register the memory and copy from tensor to tensor without intermediate buffers.
  * NCCL asks for memory with handles, by which others can map it (cuMemCreate). A virtual machine or a container may
- * refuse that; 2.28.9 then goes on without handles only after CUDA_ERROR_NOT_PERMITTED and CUDA_ERROR_NOT_SUPPORTED for
- * a fabric's handle (src/allocator.cc). So cudaMalloc is the fallback: NCCL sends from any other memory too. */
+ * refuse that; 2.28.9 then continues without handles only after CUDA_ERROR_NOT_PERMITTED and CUDA_ERROR_NOT_SUPPORTED
+ * for a fabric's handle (src/allocator.cc). So cudaMalloc is the fallback: NCCL sends from any other memory too. */
 char *nccl_take(int rank, size_t bytes, char *why, size_t n) {
     char *p = NULL, reason[1024], lack[1024];
     setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); /* both set before NCCL's first call */

@@ -50,7 +50,7 @@ int put_next_sharer(const struct put *put);
 /* Loads the kernel that put_pass_token runs, since loading may wait for all of this process's streams (CUDA Programming
  * Guide, "Lazy Loading"). */
 void put_work_a_little(const struct put *put);
-/* Passes a token twice around the ranks on one GPU, of which there are several. Each runs a kernel before it passes the
+/* Passes a token twice around the ranks on one GPU; there must be at least two. Each runs a kernel before it passes the
  * token on, so every rank's stream waits while all others run. Returns false and sets why if the GPU has not served all
  * of them within ten seconds. */
 bool put_pass_token(const struct put *put, char *why, size_t n);

@@ -81,7 +81,7 @@ static void move_bytes(struct conn *conn, struct half *half, void *head, void *b
     half->done += moved > 0 ? moved : 0;
 }
 
-/* Continues sending an item, of which `ready` bytes are available; -1: not even its head may be sent. */
+/* Continues sending an item. ready: how many of its bytes are available; -1: not even its head may be sent. */
 static void send_item(struct conn *conn, const struct head *head, const void *from, int64_t ready) {
     while (!conn->out.stuck && ready >= 0 && conn->out.done < HEAD + ready) {
         int64_t at = payload_bytes(&conn->out);

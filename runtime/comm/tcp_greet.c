@@ -48,7 +48,7 @@ static int receive_now(int fd, void *to, size_t *have, size_t n) {
     return came > 0;
 }
 
-/* Sends without blocking. The few bytes always fit: they are a connection's first, or answer what has been read. */
+/* Sends without blocking. The few bytes always fit: they are a connection's first, or answer bytes already read. */
 static bool send_now(int fd, const void *what, size_t n) {
     return send(fd, what, n, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)n;
 }

@@ -41,8 +41,8 @@ struct caller { /* the called rank's view of a connection */
     char why[128];
 };
 enum heard { MORE, PROVED, STRANGER };
-/* Reads what has arrived, without blocking. Returns PROVED if the caller has the secret and awaits greet_answer,
- * STRANGER (with caller->why) if it is not a rank of this training, MORE if more must arrive. */
+/* Reads the bytes that have arrived, without blocking. Returns PROVED if the caller has the secret and awaits
+ * greet_answer, STRANGER (with caller->why) if it is not a rank of this training, MORE if more must arrive. */
 enum heard greet_hear(const struct tcp *tcp, struct caller *caller);
 void greet_answer(const struct tcp *tcp, struct caller *caller, int verdict, int number);
 

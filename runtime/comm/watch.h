@@ -28,7 +28,7 @@ struct watch_args {
 bool watch_start(const struct watch_args *args);
 /* Says which rank this thread is. */
 void watch_rank(int rank);
-/* Ends a watch over ranks that were threads, all of which have ended. Restores the default action of SIGINT and
+/* Ends a watch over ranks that were threads. All of them have ended. Restores the default action of SIGINT and
  * SIGTERM. */
 void watch_stop(void);
 /* Sets whether ranks are meeting: while they are, SIGINT and SIGTERM end the process, with 130 or 143. */

@@ -91,7 +91,7 @@ bool replay_run(struct replay *re) {
         __atomic_store_n(&re->cursor[l], re->cursor[l] + 1, __ATOMIC_RELEASE);
         re->left--;
         assert(re->left >= 0 && re->cursor[l] <= k->lane_at[l + 1]);
-        if (k->ins[i].name) /* lanes that wait for it may go on at once */
+        if (k->ins[i].name) /* lanes that wait for it may continue at once */
             unblock(re, k);
     }
     return true;

@@ -9,7 +9,7 @@ struct replay;
 /* A device's functions. A GPU enqueues and returns true at once. The host does the work, and returns false if it would
  * have to wait for another rank. */
 struct device {
-    /* Returns whether x's lane may go on after instruction i. */
+    /* Returns whether instruction i no longer holds up x's lane. */
     bool (*wait)(struct replay *re, const struct rt_instr *x, int32_t i);
     void (*launch)(struct replay *re, const struct rt_instr *x); /* Runs a layer, an update or an addition. */
     bool (*meet)(struct replay *re, const struct rt_instr *x);   /* Takes part in a message or a collective. */
@@ -71,7 +71,7 @@ void replay_step(struct replay *re);
  * replay_run returns true when the whole pass has run. */
 void replay_begin(struct replay *re, int64_t pass);
 bool replay_run(struct replay *re);
-/* stream.c: asserts what a replay of the rank assumes of its streams, its homes and its arenas. */
+/* stream.c: asserts the assumptions of a replay about the rank's streams, homes and arenas. */
 void replay_expects(const struct rt_program *p, const struct rt_rank *k);
 static inline int64_t passes_of(const struct rt_program *p) { return p->period > 0 ? p->repeats + 2 : 1; }
 static inline int section_at(const struct rt_program *p, int64_t pass) {

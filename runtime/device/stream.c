@@ -1,5 +1,6 @@
-/* Asserts what the replay core, the devices and the transports assume of a rank's streams. The compiler has proved more
- * than this, but a rank's program may come from a file that was built long ago, or by another compiler. */
+/* Asserts the assumptions that the replay core, the devices and the transports make about a rank's streams. The
+ * compiler has proved more than this, but a rank's program may come from a file that was built long ago, or by another
+ * compiler. */
 #include "replay.h"
 #include <assert.h>
 
@@ -50,7 +51,7 @@ static void expect_work(const struct rt_program *p, const struct rt_rank *k, con
         int h = 0;
         while (h < k->nhomes && k->home[h].stage != x->stage)
             h++;
-        assert(h < k->nhomes && x->at.w && x->at.dw); /* a rank updates only what has its home there */
+        assert(h < k->nhomes && x->at.w && x->at.dw); /* a rank updates only sets whose home it is */
     } else if (x->op == OP_ADD || x->op == OP_TAKE)
         assert(x->at.src && x->at.dw);
 }

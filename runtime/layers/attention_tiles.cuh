@@ -203,7 +203,7 @@ static __device__ __forceinline__ void await_tiles(void) {
     __syncthreads();
 }
 
-/* Writes rows of a result, or adds them to what is there. */
+/* Writes rows of a result, or adds them to the existing values. */
 template <int N, typename T>
 static __device__ __forceinline__ void store_rows(T *to, int64_t stride, const float (&c)[N][4], int row, int rows,
                                                   int dim, bool add) {

@@ -3,9 +3,9 @@
  *
  * OpenBLAS chooses its kernels when it is loaded, by a table of processor models. A processor newer than the library
  * falls back to the kernels for Prescott (2004), which are 5 to 8 times slower. OPENBLAS_CORETYPE overrides the choice
- * but is read at load time, before main. So we set it by what the processor can do, not by its name, and have the
- * library choose again. Its builds for many processors export both functions; in other builds, which have nothing to
- * choose, they are absent (weak, hence NULL).
+ * but is read at load time, before main. So we set it by the processor's features, not its name, and have the library
+ * choose again. Its builds for many processors export both functions; in other builds, which have nothing to choose,
+ * they are absent (weak, hence NULL).
  *
  * At load time it also starts a thread per additional core. These spin for a while before they sleep, which doubles the
  * processor time of a command that trains nothing. A rank computes its products on one thread, so the others are ended.

@@ -8,7 +8,7 @@ extern "C" {
 enum { THREADS = 256 };
 
 /* counted: the step, from 1, and the repetition of the period, from 0 (struct cuda_number); NULL: the step is d's. n:
- * columns, of which a thread has V. period: microbatches by which each repetition is later; 0: nothing repeats. */
+ * columns; a thread has V of them. period: how many microbatches later each repetition is; 0: nothing repeats. */
 template <typename T, int V>
 static __global__ void drop(T *to, const T *from, int rows, int n, struct dropout d, const int64_t *counted,
                             int period) {

@@ -91,7 +91,7 @@ template <typename T> static void silu_input(const struct cuda_call *c) {
 static __device__ float at_most(float x, float limit) { return x > limit ? limit : x; }
 static __device__ float within(float x, float limit) { return x < -limit ? -limit : at_most(x, limit); }
 
-/* n: columns of y, of which a thread has V. f: applied to the left half; slope: f's, times dy. limit: the layer's, or
+/* n: columns of y; a thread has V of them. f: applied to the left half; slope: f's, times dy. limit: the layer's, or
  * infinity. */
 template <typename T, int V, float (*f)(float)>
 static __device__ void gate_row(T *y, const T *x, int rows, int n, float limit) {

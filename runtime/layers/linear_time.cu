@@ -78,7 +78,8 @@ static void randomize(const struct trial *t) {
 
 /* ---- one product, with its epilogue or with a kernel in its place ---- */
 
-/* Returns the product's operands. Weight gradients add to what is there, as they do for all microbatches but the first.
+/* Returns the product's operands. Weight gradients add to the existing values, as they do for all microbatches but the
+ * first.
  */
 static struct operands operands_of(const struct plan *plan, enum way w, const struct trial *t) {
     return {t->a, t->b, t->d, t->bias + bias_shift(plan), t->aux, is_weight(w) ? 1.0f : 0.0f, t->workspace, 0};

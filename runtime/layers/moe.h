@@ -8,7 +8,7 @@
  *
  * A sequence has `capacity` places at each expert. Its tokens' first choices take them first, in the order of the rows,
  * then the second choices (Lepikhin 2020, algorithm 1), and so on. A choice that finds no place is dropped: that expert
- * adds nothing to the token. So what is dropped depends on the sequence alone. The rows for the experts are [expert]
+ * adds nothing to the token. So the dropped choices depend only on the sequence. The rows for the experts are [expert]
  * [sequence][place]; empty places are 0.
  *
  * Loads are balanced by a loss per sequence, balance * experts * sum over e of f_e P_e, where f_e is the share of

@@ -93,7 +93,7 @@ static void route_forward(const struct host_call *c) {
             memset(y + i * l->in, 0, bytes);
 }
 
-/* Returns what the balancing loss adds to the gradient of a sequence's probabilities of an expert, per choice that
+/* Returns the balancing loss's contribution to the gradient of a sequence's probabilities of an expert, per choice that
  * falls on it. Like other losses, it is a mean over the microbatch's rows, and over the step's microbatches if one
  * update ends the step. */
 static float balance_each(const struct host_call *c) {

@@ -109,7 +109,7 @@ static void flush_launch(struct launch *a, int64_t to) {
 
 static void turn(struct range *range, int64_t at) {
     if (range->turns > 0 && range->turn[range->turns - 1] == at)
-        range->turns--; /* decay goes on where one parameter ends and the next begins */
+        range->turns--; /* decay continues where one parameter ends and the next begins */
     else
         range->turn[range->turns++] = at;
 }

@@ -126,7 +126,7 @@ extern "C" __attribute__((visibility("default"))) char **cuda_train(struct cuda_
     if (trouble) {
         snprintf(why, nwhy, "%s: the ranks take %lld bytes of %s, which has %lld free, and %lld of pinned host memory",
                  trouble, (long long)run->planned, run->device, (long long)before, (long long)run->host_planned);
-        return NULL; /* the process is about to end, which frees what was taken */
+        return NULL; /* the process is about to end, which frees all memory */
     }
     run->taken = before - cuda_free_memory();
     struct world none;

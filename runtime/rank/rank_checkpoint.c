@@ -1,5 +1,5 @@
-/* Checkpoints. Each stage's first home begins and ends the stage's file, and all its homes write what they update. Rank
- * 0 completes the checkpoint. */
+/* Checkpoints. Each stage's first home begins and ends the stage's file, and all its homes write the elements that they
+ * update. Rank 0 completes the checkpoint. */
 #include "store/durable.h"
 #include "device/owners.h"
 #include "rank_run.h"

@@ -91,7 +91,7 @@ static void check_rest(struct rank_run *run) {
         fprintf(stderr, "pianola: warning: %s\n", why);
 }
 
-/* Checks the weights file before anything runs: each rank reads its homes' tensors and reports what is missing. */
+/* Checks the weights file before anything runs: each rank reads its homes' tensors and reports missing ones. */
 static void check_weights_file(struct rank_run *run) {
     char why[1000] = "";
     const struct rt_rank *k = &run->program.rank[run->world.rank];

@@ -13,7 +13,7 @@ struct checkpoint_found {
  * ok, sets why. */
 struct checkpoint_found checkpoint_find(const char *dir);
 
-struct checkpoint_wish { /* what the user allows */
+struct checkpoint_wish { /* the user's permissions */
     bool new_data, allow_nonfinite;
 };
 bool checkpoint_fits(const char *dir, const struct checkpoint_found *found, const struct checkpoint_run *now,

@@ -17,7 +17,7 @@ struct journal_kind {
  * reason` in why, if the file cannot be written or is of another kind. */
 bool journal_open(struct journal *journal, const char *path, const struct journal_kind *kind, int64_t kept, char *why,
                   size_t nwhy);
-/* Puts what has been written to journal->f on the disk. Returns false with why. */
+/* Flushes journal->f to disk. Returns false with why. */
 bool journal_settle(struct journal *journal, char *why, size_t nwhy);
 void journal_close(struct journal *journal);
 #endif

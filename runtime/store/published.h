@@ -21,7 +21,7 @@ struct layer_parameter {
     int i;
     struct rt_parameter whole;
 };
-/* Sets the published names of a parameter. Returns false and sets why to what the model lacks. */
+/* Sets the published names of a parameter. Returns false and sets why to the missing part of the model's names. */
 bool published_names(const struct rt_model *m, const struct layer_parameter *of, bool gguf, struct published *out,
                      char *why, size_t nwhy);
 #endif

@@ -9,7 +9,7 @@ static inline double seconds(void) {
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
-/* Returns the thread's CPU time: how long it ran, whatever shared its core. */
+/* Returns the thread's CPU time, which excludes the time that others ran on its core. */
 static inline double thread_seconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);

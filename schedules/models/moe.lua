@@ -1,8 +1,8 @@
 -- A byte-level Mixtral (Jiang 2024, "Mixtral of Experts", section 2): llama.lua with a mixture of experts in place of
--- each MLP. A token goes to `top` of the experts, each of which has room for `capacity` times its share of evenly
--- spread tokens. inner: columns of an expert's gate and up; 0: `top` experts have as many together as llama.lua.
--- parallel = "experts": a team divides the sequences, and each member has some of the experts (expert parallelism).
--- With "none", each member has all experts.
+-- each MLP. A token goes to `top` of the experts. Each expert has room for `capacity` times its share of evenly spread
+-- tokens. inner: columns of an expert's gate and up; 0: `top` experts have as many together as llama.lua. parallel =
+-- "experts": a team divides the sequences, and each member has some of the experts (expert parallelism). With "none",
+-- each member has all experts.
 local p = params {
   layers = 4, width = 64, heads = 4, kv_heads = 2, experts = 4, top = 2, capacity = 1.25, balance = 0.01, inner = 0,
   context = 64, rows = 4, rope = 10000, lr = 3e-3, decay = 0.0, warmup = 0, schedule = "constant", steps = 0, final = 0.0, clip = 0.0, post_validation = false,
