@@ -79,7 +79,7 @@ standin-check: $(STAYS)
 RANKS := serial 1f1b fslpp ddp
 RANKS_FLAGS := --model schedules/models/integers.lua -D width=64 -D rows=8
 RANKS_4 := -D workers=4
-RANKS_OBJECTS = $(call cuda_objects,$(1),layers device comm rank) $(filter-out %/comm_mpi.o,$(PIC)) build/pic/no_mpi.o
+RANKS_OBJECTS = $(call cuda_objects,$(1),layers device units comm rank) $(filter-out %/comm_mpi.o,$(PIC)) build/pic/no_mpi.o
 OF_PUT = $(filter-out %/comm_nccl.o %/comm_nccl_open.o,$(call RANKS_OBJECTS,$(1)))
 build/pic/no_mpi.o: runtime/comm/comm_mpi.c Makefile
 	@mkdir -p $(@D)

@@ -20,7 +20,7 @@ PRECISIONS = {'float': 4, '__nv_bfloat16': 2}
 
 def sources():
     """Yields the .cu files of runtime/ that have kernels, and wrong.cu."""
-    yield os.path.join(ROOT, 'tests', 'ptx', 'wrong.cu')
+    yield os.path.join(ROOT, 'tests', 'gpu', 'ptx', 'wrong.cu')
     for folder, _, names in sorted(os.walk(os.path.join(ROOT, 'runtime'))):
         for name in sorted(names):
             path = os.path.join(folder, name)
