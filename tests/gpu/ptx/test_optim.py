@@ -77,7 +77,7 @@ def update(suite, T, name, formula, moments, n, step, most=132 * 8, scale=1, mor
     words, factor = clipped(norm)
     factor = f(1) if verdict == 0 else factor
     kept = 0 if verdict is None else d.buffer(np.array([9, verdict] + [9] * 14, np.int32))
-    table = np.array([lo, hi, len(turns), *turns, *[0] * (128 - len(turns))], np.int64)
+    table = np.array([lo, hi, len(turns), *turns, *[0] * (192 - len(turns))], np.int64)
     arguments = [address(weights), address(d.buffer(g)), f(scale), address(0 if norm is None else d.buffer(words)), address(opt), np.int64(n),
                  model(schedule, warmup, steps, 1),
                  np.array([d.buffer(counted), *number, steps, kept, settles], np.int64).tobytes(), table.tobytes()]
