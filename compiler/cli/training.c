@@ -46,9 +46,11 @@ static void tell_step_loss(void *context, const struct rt_ended *of) {
 
 static void introduce(void *context) {
     const struct introduction *introduction = ((const struct told *)context)->listener.introduction;
-    fwrite(introduction->out.s, 1, introduction->out.n, stdout);
+    if (introduction->out.n > 0)
+        fwrite(introduction->out.s, 1, introduction->out.n, stdout);
     fflush(stdout);
-    fwrite(introduction->notes.s, 1, introduction->notes.n, stderr);
+    if (introduction->notes.n > 0)
+        fwrite(introduction->notes.s, 1, introduction->notes.n, stderr);
 }
 
 /* Loads the CUDA library from the program's folder, or from lib/ under its prefix; PIANOLA_CUDA overrides both. */

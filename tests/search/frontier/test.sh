@@ -154,12 +154,12 @@ expect "a page has the same figures" "" "$(sed -n '/<pre>/,/<\/pre>/p' "$room/b.
 says() { expect "$1" "2 1" "$("$PIANOLA" frontier "${@:3}" >"$room/out" 2>"$room/stderr"; echo "$? $(grep -c -e "$2" "$room/stderr")")"; }
 says "teams" "jobs that each run alone on one rank" schedules/tp.lua
 says "an unknown parameter" "none of the scripts has this parameter" schedules/1f1b.lua schedules/gpipe.lua -D chunky=2
-says "the picture over an input" "this file is read" $caps --svg $caps
+says "the picture over an input" "this file is an input" $caps --svg $caps
 says "the picture to stdout" "name a file for the picture" $caps --svg -
 says "the page to stdout" "name a file for the picture" $caps --html -
 says "bytes without a model" "give --model" $caps --bytes
 says "points into a file" "-o takes a folder" $caps -o "$room/a.svg"
-says "points to stdout" "which go into a folder" $caps -o -
+says "points to stdout" "several files are written into a folder" $caps -o -
 says "a picture into a missing folder" "No such file" $caps --svg "$room/none/a.svg"
 says "backwards on other ranks" "with a cap, the best order is searched where both run on one rank" "$room/apart.lua"
 

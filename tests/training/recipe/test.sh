@@ -107,7 +107,7 @@ tcp piped 2 "${flags[@]}" --steps 8 --metrics "$room/ranks" --tensorboard "$room
 ended 60
 expect "eight steps of a training that was started with six" "1 2 3 4 5 6 7 8" "$(judge steps "$room/ranks")"
 expect "these eight steps have the rates of six" "" "$(judge rates "$room/ranks" cosine 0.003 3 6 0 0.2)"
-expect "the run reports that its rates are for six steps" 1 "$(grep -c 'over the 6 steps' "$room/err0")"
+expect "the run reports that its rates are for six steps" 1 "$(grep -c 'follows the 6 steps' "$room/err0")"
 expect "TensorBoard's files of these three runs agree with the metrics" "" "$(judge board "$room/board" "$room/ranks")"
 tcp piped 2 --steps 2 --data "$room/train" --val "$room/held" --metrics "$room/short" --resume --checkpoint "$room/fresh"
 ended 60
