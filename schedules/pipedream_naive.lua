@@ -1,4 +1,4 @@
--- Naive pipelining without flushes: every job reads the newest weights, so a backward's differ from its forward's.
+-- Naive pipelining without flushes: a backward may read other weights than its forward did.
 -- Harlap 2018, "PipeDream: Fast and Efficient Pipeline Parallel DNN Training", section 3.3, explains why the result is
 -- not the gradient of any loss. It is included for comparison.
 --

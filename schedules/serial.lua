@@ -1,4 +1,4 @@
--- Serial: one rank does everything, one microbatch after the other; every schedule's result must equal its result.
+-- Serial: one rank does everything, one microbatch after the other: the reference for every schedule.
 --
 -- pianola show schedules/serial.lua
 --| time    0         10        20        30        40        50        60        70        80        90

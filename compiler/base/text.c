@@ -6,7 +6,8 @@
 
 void put_bytes(struct text *t, const char *s, size_t n) {
     GROW(t->s, t->cap, t->n + n + 1);
-    memcpy(t->s + t->n, s, n);
+    if (n > 0)
+        memcpy(t->s + t->n, s, n);
     t->n += n;
     t->s[t->n] = 0;
 }

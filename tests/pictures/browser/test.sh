@@ -14,7 +14,8 @@ text() { sed -n '/<pre>/,/<\/pre>/p' "$1" | sed 's/.*<pre>//; /<\/pre>/d' | from
 
 # The page's text equals the command's.
 "$PIANOLA" show $S $L --color-by mb --format html -o "$room/show.html"
-"$PIANOLA" diff $S schedules/zb_h1.lua $L --html "$room/diff.html" >"$room/text"
+"$PIANOLA" diff $S schedules/zb_h1.lua $L --html "$room/diff.html" >/dev/null
+"$PIANOLA" diff --all $S schedules/zb_h1.lua $L >"$room/text"
 expect "the command" "pianola show $S $L --color-by mb --format html" "$(told code "$room/show.html")"
 expect "the command of a diff" "pianola diff $S schedules/zb_h1.lua $L" "$(told code "$room/diff.html")"
 cp $S "$room/it's \$1.lua"

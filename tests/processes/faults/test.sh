@@ -254,13 +254,13 @@ differ() {
 }
 alike="give all ranks the same flags"
 of_rank_0=()
-differ "another number of steps" "rank 1 has --steps 8, rank 0 9; $alike" --steps 8
-differ "another seed" "rank 1 has --seed 2, rank 0 1; $alike" --steps 9 --seed 2
-differ "a checkpoint of one rank" "rank 1 has --checkpoint 1, rank 0 0; $alike" --steps 9 --checkpoint "$saved"
-differ "another transport" "rank 1 has --messages put, rank 0 nccl; $alike" --steps 9 --messages put
+differ "another number of steps" "rank 1 has --steps 8, but rank 0 has 9; $alike" --steps 8
+differ "another seed" "rank 1 has --seed 2, but rank 0 has 1; $alike" --steps 9 --seed 2
+differ "a checkpoint of one rank" "rank 1 has --checkpoint 1, but rank 0 has 0; $alike" --steps 9 --checkpoint "$saved"
+differ "another transport" "rank 1 has --messages put, but rank 0 has nccl; $alike" --steps 9 --messages put
 of_rank_0=(--checkpoint "$saved")
-differ "other steps between checkpoints" "rank 1 has --every 7, rank 0 100; $alike" --steps 9 --checkpoint "$saved" --every 7
-differ "one that resumes" "rank 1 has --resume 1, rank 0 0; $alike" --steps 9 --checkpoint "$saved" --resume
+differ "other steps between checkpoints" "rank 1 has --every 7, but rank 0 has 100; $alike" --steps 9 --checkpoint "$saved" --every 7
+differ "one that resumes" "rank 1 has --resume 1, but rank 0 has 0; $alike" --steps 9 --checkpoint "$saved" --resume
 differ "another folder" "$saved: rank 0 does not see what rank 1 writes there: all ranks need the same folder" \
     --steps 9 --checkpoint "$room/other"
 expect "the folders are empty" "" "$(ls "$saved" "$room/other" | grep -v :)"
