@@ -26,8 +26,7 @@ static const char *with_unit(double t, const struct measure *measure) {
 static void put_memory_time(struct text *out, const struct report *report) {
     double all = report->memory_time.room / 100, held = report->memory_time.held, needed = report->memory_time.needed;
     if (all > 0)
-        put(out,
-            "memory-time  of %s x makespan, %.1f %% is needed, %.1f %% held by activations that wait, %.1f %% empty\n",
+        put(out, "memory-time  of %s x makespan, %.1f %% is needed, %.1f %% held while waiting, %.1f %% empty\n",
             report->memory_time.capped ? "caps" : "peaks", needed / all, fmax(held - needed, 0) / all,
             fmax(100 - held / all, 0));
 }

@@ -37,7 +37,7 @@ expect "metrics of 6 steps, 4 validations" 10 "$(wc -l <"$room/told-late")"
 expect "post-validation with one rank" \
     "$(train schedules/serial.lua "${gpt[@]}" -D clip=$clip --steps 2 -D workers=1 | field weights)" \
     "$(train schedules/serial.lua "${gpt[@]}" -D clip=$clip --steps 2 "${late[@]}" | field weights)"
-expect "post-validation without clip" 1 "$("$PIANOLA" check schedules/1f1b.lua --model schedules/models/gpt.lua "${late[@]}" 2>&1 | grep -c 'post_validation is of clip, which is 0')"
+expect "post-validation without clip" 1 "$("$PIANOLA" check schedules/1f1b.lua --model schedules/models/gpt.lua "${late[@]}" 2>&1 | grep -c 'post_validation needs clip, which is 0')"
 
 # Ranks as processes; checkpoints and resumed runs.
 for name in zb_h2 zero1; do
