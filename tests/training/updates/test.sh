@@ -127,7 +127,7 @@ expect "another file" 1 "$(says "$room/last: this file holds something other tha
 expect "a full disk" 1 "$(trap '' XFSZ && ulimit -f 1 && says "$room/full: File too large" "${small[@]}" -D batches=400 --losses "$room/full")"
 expect "stdout" 1 "$(says "--losses -: stdout has the report; name a file" "${small[@]}" --losses -)"
 expect "--compare is refused, because one rank trains differently" \
-    1 "$(says "--compare: one rank would train otherwise, as " "${small[@]}" --compare)"
+    1 "$(says "--compare: one rank would train differently, because " "${small[@]}" --compare)"
 over tcp gpt 4 --steps 1 --losses "$room/none/losses" >"$room/last"
 expect "a missing folder, in a rank" "pianola: error: $room/none/losses: No such file or directory" "$(said error)"
 finish
