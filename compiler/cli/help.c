@@ -121,9 +121,9 @@ static const char *const report_terms[] = {
     "               median start and end, counted from the beginning of the step. The lower bound uses the\n"
     "               measured times of jobs, and links that take no time\n",
     "period         time from one repetition to the next, once ranks are in step. If updates are jobs, it is per\n"
-    "               microbatch, or per the number of microbatches in the period. Otherwise it is that of a whole\n"
-    "               step, where a rank begins once its own lanes have ended the step before; it is printed only if\n"
-    "               it is shorter than the makespan. Its bubble is 1 - sum of busy of one repetition /\n"
+    "               microbatch, or per the number of microbatches in the period. Otherwise the period is a whole\n"
+    "               step: a rank begins once its own lanes have ended the step before. It is printed only if it is\n"
+    "               shorter than the makespan. Its bubble is 1 - sum of busy of one repetition /\n"
     "               (workers x period); steady_bubble in report.json\n"
     "staleness      of a stage, if updates are jobs: the largest number of updates by which the weights that a job\n"
     "               of microbatch b reads lag behind those made of all microbatches before b\n"

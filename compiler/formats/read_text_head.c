@@ -245,7 +245,7 @@ static struct exchanges read_exchanges(struct reader *in) {
 
 static struct team read_team(struct reader *in, int32_t least) {
     struct team team = {0};
-    team.stage = (int32_t)read_integer(in, "a stage, after those of the lines before", least, in->prog->stages - 1);
+    team.stage = (int32_t)read_integer(in, "a stage after the stages of earlier lines", least, in->prog->stages - 1);
     read_word(in, " of ");
     const char *at = in->p;
     team.size = (int32_t)read_integer(in, "how many members", 2, INT32_MAX);

@@ -176,8 +176,8 @@ static void respell(struct csv *csv) {
     }
     if (whole && first[OP_I])
         FAIL(csv, whole,
-             "%dBW%d is PyTorch 2.5's spelling of a full backward, but %s in row %d, column %d is that of a later "
-             "version; later versions write %dB%d",
+             "%dBW%d is PyTorch 2.5's spelling of a full backward, but %s in row %d, column %d belongs to a later "
+             "version, which writes %dB%d",
              whole->s, whole->b, torch_spelled(csv, first[OP_I]), first[OP_I]->row, first[OP_I]->column, whole->s,
              whole->b);
     csv->old = whole || (first[OP_W] && first[OP_B] && !first[OP_I]);

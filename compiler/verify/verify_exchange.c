@@ -91,7 +91,7 @@ static bool are_those_of_script(struct check *check) {
                 return refute_all(check, CLAIM_JOBS, "%s of stage %s exchanges something other than the script says",
                                   op_name[d], stage_text(check, s));
             if (!same_exchanges(exchanges_of(check, first, d), exchanges_of(check, s, d)))
-                return refute_all(check, CLAIM_JOBS, "%s of stage %s exchanges something other than that of stage %s",
+                return refute_all(check, CLAIM_JOBS, "%s of stage %s does not exchange what stage %s exchanges",
                                   op_name[d], stage_text(check, s), stage_text(check, first));
             if (!are_got(exchanges_of(check, s, d)))
                 return refute_all(check, CLAIM_JOBS, "a late exchange of %s of stage %s has no separate part",

@@ -119,7 +119,7 @@ bool adds_in_order(struct check *check, int r, int32_t i, const struct arg *dw) 
         for (int32_t u = at; u < to; u++)
             if (!matches(added, u, check->values->units[set], shape))
                 return refute(check, CLAIM_GRADIENTS, r, i,
-                              "its gradient is added up in a different order, or from different parts, than that of "
+                              "its gradient is added up in a different order, or from different parts, than in "
                               "%s: weights that the team's members hold whole would not stay equal bit for bit",
                               added->set == set ? "another replica" : set_text(check, added->set));
     }

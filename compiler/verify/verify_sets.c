@@ -35,8 +35,7 @@ bool sets_begin(struct check *check) {
     bool shares = names->member && names->shared;
     if (check->sp->names.sets != names->sets || !check->sp->names.shared != !names->shared ||
         (check->sp->names.tables > 0) != p->tied)
-        return refute_all(check, CLAIM_JOBS,
-                          "the script has %d sets of weights after those of the stages, the program %d",
+        return refute_all(check, CLAIM_JOBS, "besides the stages' sets of weights, the script has %d, the program %d",
                           check->sp->names.sets, names->sets);
     if (p->tied && names->member && names->member[0].size != names->member[p->unembedding].size)
         return refute_all(check, CLAIM_JOBS, "the teams of the two stages that share a table have %d and %d members",

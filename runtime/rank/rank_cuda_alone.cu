@@ -27,7 +27,7 @@ static struct { /* a group of one rank */
     struct cuda_rank rank;
 } only;
 
-/* Asks for as many hardware queues as possible, because a waiting lane holds up work behind it in the same queue. The
+/* Asks for as many hardware queues as possible, because a waiting lane blocks later work in the same queue. The
  * default is 8 queues; copies have queues of their own (CUDA Programming Guide, "CUDA Environment Variables"). */
 extern "C" void backend_open(const struct rt_program *self) {
     (void)self;

@@ -17,7 +17,7 @@ static const struct flag {
      "start from these weights: safetensors, an index of such files, or GGUF, under the names that the model script "
      "gives; without it, random weights",
      'w'},
-    {"steps", "N", "steps in total, including those of a resumed run; default 100", 'n'},
+    {"steps", "N", "steps in total, including the steps before a resume; default 100", 'n'},
     {"seed", "N", "seed of the weights and of the order of the data; default 1", 's'},
     {"checkpoint", "DIR", "write checkpoints into DIR, which all ranks see", 'c'},
     {"every", "N", "steps between checkpoints; default 100. The last step writes one too", 'e'},

@@ -108,7 +108,7 @@ refused "0F0,0F0,0B0" "bad.csv:1: error: row 1, column 2: 0F0 is already in row 
 refused "0F0,0B0|0F1,0B1" "bad.csv:2: error: row 2, column 1: stage 0 is rank 0's, by row 1: a stage belongs to one rank"
 refused "0F0,0I0,0W0,0F1,0I1" "bad.csv:1: error: row 1, column 5: 0W1 is nowhere; a backward is B, or I and W"
 refused "0F0,0I0,0W0,0B0" "bad.csv:1: error: row 1, column 2: 0I0 beside 0B0 in row 1, column 4: a backward is B, or I and W"
-refused "0F0,0F1,0I0,0W0,0BW1" "bad.csv:1: error: row 1, column 5: 0BW1 is PyTorch 2.5's spelling of a full backward, but 0I0 in row 1, column 3 is that of a later version; later versions write 0B1"
+refused "0F0,0F1,0I0,0W0,0BW1" "bad.csv:1: error: row 1, column 5: 0BW1 is PyTorch 2.5's spelling of a full backward, but 0I0 in row 1, column 3 belongs to a later version, which writes 0B1"
 refused "0F0,0F1,0W0,0BW1" "bad.csv:1: error: row 1, column 3: 0B0 is nowhere; a backward is BW, or B and W"
 refused "0F0,0BW0,0B0,0W0" "bad.csv:1: error: row 1, column 3: 0B0 beside 0BW0 in row 1, column 2: a backward is BW, or B and W"
 refused "(0F0;0W1)OVERLAP_F_B,0F1,0B1,0BW0" "bad.csv:1: error: row 1, column 1: 0F0 and 0W1 cannot overlap: only a forward and a backward can"
