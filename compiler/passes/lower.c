@@ -310,13 +310,16 @@ static int32_t permanent(struct build *build, const struct owner *owner, int kin
 /* Adds to each rank's workspace the frozen parameters of the stages that it computes, which stay at its end. */
 static void add_frozen(const struct build *build, int64_t *work) {
     const struct spec *sp = build->sp;
+    int32_t *last = NEW(int32_t, sp->workers); /* number of the last stage that a rank has counted, from 1 */
     for (int s = 0; s < sp->stages; s++) {
         int64_t frozen = build->costs->stage[s].rt.frozen;
-        bool *has = frozen > 0 ? NEW(bool, sp->workers) : NULL;
-        for (const struct job *j = sp->job; has && j < sp->job + sp->njobs; j++) {
-            if (j->s == s && !has[j->rank])
-                work[2 * j->rank] = aligned(work[2 * j->rank]) + frozen;
-            has[j->rank] |= j->s == s;
+        const int32_t *at = &sp->at[(int64_t)s * sp->batches * NDIRS], *end = at + (int64_t)sp->batches * NDIRS;
+        for (; frozen > 0 && at < end; at++) {
+            int rank = *at >= 0 ? sp->job[*at].rank : -1;
+            if (rank < 0 || last[rank] == s + 1)
+                continue;
+            last[rank] = s + 1;
+            work[2 * rank] = aligned(work[2 * rank]) + frozen;
         }
     }
 }

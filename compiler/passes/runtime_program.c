@@ -197,20 +197,24 @@ static struct build build_rank(const struct stage *st, const struct program *p, 
 
 /* Lists the frozen parameters of the stages that the rank computes, which lie at the end of its workspace. */
 static const struct rt_frozen *frozen_of(const struct build *f, const struct rt_buffer *work, int stages, int *n) {
-    bool *here = NEW(bool, stages);
-    struct rt_frozen *frozen = NEW(struct rt_frozen, stages);
+    bool *here = NULL; /* by stage; only if there is one with frozen parameters */
     int64_t off = work ? work->off + work->bytes : 0;
-    for (int32_t i = 0; i < f->k->nins; i++)
-        if (is_job(f->ins[i].op))
-            here[f->ins[i].stage] = true;
     *n = 0;
-    for (int s = 0; s < stages; s++) {
-        if (!here[s] || f->st[s].rt.frozen == 0)
+    for (int32_t i = 0; i < f->k->nins; i++)
+        if (is_job(f->ins[i].op) && f->st[f->ins[i].stage].rt.frozen > 0) {
+            here = here ? here : NEW(bool, stages);
+            *n += !here[f->ins[i].stage];
+            here[f->ins[i].stage] = true;
+        }
+    struct rt_frozen *frozen = here ? NEW(struct rt_frozen, *n) : NULL;
+    *n = 0;
+    for (int s = 0; here && s < stages; s++) {
+        if (!here[s])
             continue;
         off -= f->st[s].rt.frozen;
         frozen[(*n)++] = (struct rt_frozen){s, off};
     }
-    return *n > 0 ? frozen : NULL;
+    return frozen;
 }
 
 static struct rt_rank runtime_rank(const struct spec *sp, const struct build *f, int r) {

@@ -241,29 +241,29 @@ static bool check_growth(struct check *check, int r, int32_t b) {
                       buf_text(check, r, b), buf_text(check, r, x->grows), x->stage, x->batch);
 }
 
-/* Returns the bytes at the end of a rank's workspace that hold frozen parameters, of each stage that it computes. */
-static int64_t frozen_bytes(const struct check *check, int r) {
+/* Returns the bytes at the end of a rank's workspace that hold frozen parameters, of each stage that it computes.
+ * counted: per stage, the number of the last rank that has counted it, from 1. */
+static int64_t frozen_bytes(const struct check *check, int r, int32_t *counted) {
     const struct rank *k = &check->p->rank[r];
-    bool *counted = NEW(bool, check->sp->stages);
     int64_t bytes = 0;
     for (int32_t i = 0; i < k->nins; i++) {
         int s = is_job(k->ins[i].op) ? k->ins[i].stage : -1;
-        if (s < 0 || s >= check->sp->stages || counted[s])
+        if (s < 0 || s >= check->sp->stages || counted[s] == r + 1)
             continue;
-        counted[s] = true;
+        counted[s] = r + 1;
         bytes += check->costs->stage[s].rt.frozen;
     }
     return bytes;
 }
 
-/* Refutes unless a rank's workspace suffices for every job and update that it runs there. */
-static bool check_workspace(struct check *check, int r) {
+/* Refutes unless a rank's workspace suffices for every job and update that it runs there. counted: as above. */
+static bool check_workspace(struct check *check, int r, int32_t *counted) {
     const struct rank *k = &check->p->rank[r];
     int64_t first = 0;
     for (int32_t b = 0; b < k->nbufs; b++)
         if (k->buf[b].kind == K_work && k->buf[b].inst < 0)
             first = k->buf[b].bytes;
-    first -= frozen_bytes(check, r);
+    first -= frozen_bytes(check, r, counted);
     for (int32_t i = 0; i < k->nins; i++) {
         const struct instr *x = &k->ins[i];
         int32_t own = is_job(x->op) ? operand(k, x, ROLE_work, 0) : -1;
@@ -292,8 +292,9 @@ bool memory_begin(struct check *check) {
     plan->opened = NEW(bool *, W);
     if (!check_sizes(check))
         return false;
+    int32_t *counted = NEW(int32_t, check->sp->stages);
     for (int r = 0; r < W && check->costs->stage; r++)
-        if (!check_workspace(check, r))
+        if (!check_workspace(check, r, counted))
             return false;
     if (!homes_begin(check))
         return false;
