@@ -34,14 +34,11 @@ static bool all_agree(const struct checked *checked, int n) {
     return all;
 }
 
-/* Returns whether a layer of the same unit and size was checked before. */
+/* Returns whether a layer of the same unit, in the same sizes, was checked before. */
 static bool seen(const struct checked *checked, int n, const struct rt_layer *l) {
-    for (int i = 0; i < n; i++) {
-        const struct rt_layer *x = checked[i].l;
-        if (strcmp(x->unit->name, l->unit->name) == 0 && x->rows == l->rows && x->in == l->in && x->out == l->out &&
-            x->nparam == l->nparam && rows_out(x) == rows_out(l))
+    for (int i = 0; i < n; i++)
+        if (unit_same(checked[i].l, l))
             return true;
-    }
     return false;
 }
 

@@ -151,12 +151,12 @@ bool unit_check(const struct rt_model *m, const struct rt_layer *l, const struct
     return ok;
 }
 
-/* Returns whether two layers are of one unit, in the same sizes. */
-static bool same_trial(const struct rt_layer *a, const struct rt_layer *b) {
+bool unit_same(const struct rt_layer *a, const struct rt_layer *b) {
     return a->unit && b->unit && a->unit->code->run[UNIT_FORWARD] == b->unit->code->run[UNIT_FORWARD] &&
            a->unit->code->config == b->unit->code->config && a->rows == b->rows && a->in == b->in && a->out == b->out &&
            rows_out(a) == rows_out(b) && a->nparam == b->nparam && a->unit->stash == b->unit->stash &&
            a->unit->extra == b->unit->extra && a->unit->keeps == b->unit->keeps && a->unit->side == b->unit->side &&
+           unit_has(a->unit, UNIT_WEIGHT) == unit_has(b->unit, UNIT_WEIGHT) &&
            memcmp(a->unit->work, b->unit->work, sizeof a->unit->work) == 0;
 }
 
@@ -167,7 +167,7 @@ bool units_check(const struct rt_program *p, const struct unit_memory *memory, c
     for (int s = 0; s < p->stages; s++)
         for (const struct rt_layer *l = p->stage[s].layer; l && l < p->stage[s].layer + p->stage[s].nlayers; l++) {
             int k = 0;
-            while (l->unit && k < n && !same_trial(done[k], l))
+            while (l->unit && k < n && !unit_same(done[k], l))
                 k++;
             if (!l->unit || k < n || n == MOST)
                 continue;
@@ -258,7 +258,9 @@ int unit_slopes(const struct rt_model *m, const struct rt_layer *l, const struct
     struct trial t = {.m = m, .l = l, .memory = memory, .why = why, .nwhy = nwhy};
     char *dx = NULL, *dw = NULL;
     int n = 0;
+    snprintf(why, nwhy, "no memory to check unit '%s'", l->unit->name);
     bool ok = unit_trial_open(&t) && run_operations(&t, &dx, &dw);
+    ok = ok && (dx || t.room[OPERAND_dx].bytes == 0) && (dw || !unit_has(l->unit, UNIT_WEIGHT));
     slope[n].name = "x";
     ok = ok && compare_slope(&t, OPERAND_x, 0, (int64_t)l->rows * l->in, (const float *)(const void *)dx, &slope[n++]);
     int64_t from = 0;

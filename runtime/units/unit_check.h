@@ -8,6 +8,8 @@
  * function and the operand. Not for several threads at once. */
 bool unit_check(const struct rt_model *m, const struct rt_layer *l, const struct unit_memory *memory, char *why,
                 size_t nwhy);
+/* Returns whether a check of one layer's unit serves the other's: it is the same code, in the same sizes. */
+bool unit_same(const struct rt_layer *a, const struct rt_layer *b);
 /* Checks all units of a program, once for each size. */
 bool units_check(const struct rt_program *p, const struct unit_memory *memory, char *why, size_t nwhy);
 

@@ -20,13 +20,13 @@ void NAME(forward)(const struct pianola_unit_call *c) {
             square[i] = work[i];
             y[i] = square[i] * scale[j] + shift[j];
         }
-#ifdef BROKEN_BEHIND_STASH
+#ifdef BROKEN_AFTER_STASH
     square[c->rows * c->in] = 1;
 #endif
 #ifdef BROKEN_BEFORE_Y
     y[-1] = 1;
 #endif
-#ifdef BROKEN_FAR_BEHIND_Y
+#ifdef BROKEN_FAR_AFTER_Y
     y[c->rows * c->in + 4096] = 1;
 #endif
 #ifdef BROKEN_WRITES_X
@@ -90,7 +90,7 @@ void NAME(weight)(const struct pianola_unit_call *c) {
         shift[j] = c->add ? shift[j] + b : b;
 #endif
     }
-#ifdef BROKEN_BEHIND_DW
+#ifdef BROKEN_AFTER_DW
     shift[c->in] = 0;
 #endif
 }

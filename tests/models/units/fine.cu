@@ -9,7 +9,7 @@ static __global__ void forward(float *y, float *square, const float *x, const fl
         return;
     square[i] = x[i] * x[i];
     y[i] = square[i] * w[i % columns] + w[columns + i % columns];
-#ifdef BROKEN_BEHIND_STASH
+#ifdef BROKEN_AFTER_STASH
     square[i + 1] = x[i];
 #endif
 }

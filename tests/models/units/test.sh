@@ -105,10 +105,14 @@ refused() { # WHAT BROKEN TEXT
         "$(UNIT_CFLAGS=-DBROKEN_$2 "$PIANOLA" run schedules/1f1b.lua -D workers=2 --model $small --steps 1 2>&1 | grep error:)"
 }
 expect "the unbroken one" "0" "$("$PIANOLA" check-unit $small >/dev/null; echo $?)"
-refused "writes behind the stash" BEHIND_STASH "fine_forward touches byte 384 of stash, which has 384 bytes"
+refused "writes after the stash" AFTER_STASH "fine_forward touches byte 384 of stash, which has 384 bytes"
 refused "writes before y" BEFORE_Y "fine_forward writes byte -1 of y, which has 384 bytes"
-refused "writes far behind y" FAR_BEHIND_Y "fine_forward touches byte 16768 of y, which has 384 bytes"
-refused "writes behind dw" BEHIND_DW "fine_weight touches byte 64 of dw, which has 64 bytes"
+refused "writes far after y" FAR_AFTER_Y "fine_forward touches byte 16768 of y, which has 384 bytes"
+refused "writes after dw" AFTER_DW "fine_weight touches byte 64 of dw, which has 64 bytes"
+sed "s/}, cut = .*/} }/;s/linear { width = 16 }/unit { source = 'fine.c', parameters = { scale = { 8 }, shift = { 8 } }, stash = 384, extra = 384, work = 384 }, &/" \
+    "$room/alone.lua" >"$room/both.lua"
+expect "a trained one after a frozen one is checked, too" "unit 'fine' of layer 2: fine_weight" \
+    "$(UNIT_CFLAGS=-DBROKEN_ADD "$PIANOLA" check-unit "$room/both.lua" 2>&1 | grep -o "unit 'fine' of layer 2: fine_weight")"
 refused "writes its input" WRITES_X "fine_forward writes byte 12 of x, which it may only read"
 refused "writes the stash in a backward" WRITES_STASH "fine_input writes byte 4 of stash, which it may only read"
 refused "writes anywhere" WILD "fine_forward touches address 0x123456789000, where none of its operands is"
@@ -166,8 +170,8 @@ if [ -f build/standin/libpianola-cuda.so ]; then
     cp tests/models/units/fine.cu $small "$room/"
     expect "a GPU: frozen" true "$(on_gpu schedules/1f1b.lua -D workers=2 --model "$room/small.lua" -D frozen=true -D source=fine.cu --steps 2 --compare --json |
         field one_rank_same_weights)"
-    expect "a GPU: writes behind the stash" "pianola: error: unit 'fine' of layer 1: fine_forward_cuda writes byte 384 of stash, which has 384 bytes" \
-        "$(BROKEN=-DBROKEN_BEHIND_STASH on_gpu schedules/1f1b.lua -D workers=2 --model $small -D 'source=fine.cu' --steps 1 | grep error:)"
+    expect "a GPU: writes after the stash" "pianola: error: unit 'fine' of layer 1: fine_forward_cuda writes byte 384 of stash, which has 384 bytes" \
+        "$(BROKEN=-DBROKEN_AFTER_STASH on_gpu schedules/1f1b.lua -D workers=2 --model $small -D 'source=fine.cu' --steps 1 | grep error:)"
 fi
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
     nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
@@ -192,7 +196,7 @@ if [ -f build/standin/libpianola-cuda.a ]; then
         "$(on_gpu schedules/1f1b.lua -D workers=2 --model $gated -D layers=2 -D rows=1 --steps 2 --json | field weights)" \
         "$(STANDIN_START=launch timeout 200 mpirun --oversubscribe -n 2 "$room/out/rank.gpu" --steps 2 --json 2>/dev/null | field weights)"
 fi
-"$PIANOLA" compile schedules/1f1b.lua -D workers=2 --model $small -o "$room/out" >/dev/null && make -s -C "$room/out" UNIT_CFLAGS=-DBROKEN_BEHIND_STASH
+"$PIANOLA" compile schedules/1f1b.lua -D workers=2 --model $small -o "$room/out" >/dev/null && make -s -C "$room/out" UNIT_CFLAGS=-DBROKEN_AFTER_STASH
 expect "a rank refuses a broken unit" "pianola: error: rank 0: unit 'fine' of layer 1: fine_forward touches byte 384 of stash, which has 384 bytes" \
     "$(timeout 60 "$room/out/rank0" --rank 0 --world-size 2 --master-addr 127.0.0.1 --master-port 29501 --steps 1 2>&1 | grep error: | sed 's/rank 0 of 1f1b: error: /error: rank 0: /')"
 expect "files of an earlier unit are gone" "units/fine/fine.c units/fine/fine.c.o" "$(cd "$room/out" && find units -type f | sort | paste -sd' ')"
