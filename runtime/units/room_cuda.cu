@@ -1,4 +1,4 @@
-/* Rooms in a device's memory: a pattern before and behind the operand, which must stay. A kernel that goes further is
+/* Rooms in a device's memory: a pattern before and after the operand, which must stay. A kernel that goes further is
  * the device's to report. */
 #include <cuda_runtime.h>
 #include <stdio.h>
@@ -35,11 +35,11 @@ static void device_get_room(const struct room *room, void *bytes) {
 static void device_protect_room(const struct room *, bool) {}
 
 static int64_t device_outside_room(const struct room *room) {
-    unsigned char before[GUARD], behind[GUARD];
+    unsigned char before[GUARD], after[GUARD];
     (void)cudaMemcpy(before, device_begin_of(room), GUARD, cudaMemcpyDeviceToHost);
-    (void)cudaMemcpy(behind, room->at + room->bytes, GUARD, cudaMemcpyDeviceToHost);
+    (void)cudaMemcpy(after, room->at + room->bytes, GUARD, cudaMemcpyDeviceToHost);
     for (int i = 0; i < GUARD; i++)
-        if (behind[i] != PATTERN)
+        if (after[i] != PATTERN)
             return i;
     for (int i = GUARD - 1; i >= 0; i--)
         if (before[i] != PATTERN)

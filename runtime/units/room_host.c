@@ -1,6 +1,6 @@
-/* Rooms on the host: between two guards that nobody may touch. The operand ends where the second one begins, but for a
- * rest that aligns it; what is before and behind it has a pattern that must stay. Faults are caught, and end the call.
- */
+/* Rooms on the host: memory between two guards that nobody may touch. An operand ends at the second guard, except for
+ * bytes that align it. The memory before and after it holds a pattern that must stay. A fault is caught and ends the
+ * call. */
 #include "unit_room.h"
 #include <pthread.h>
 #include <setjmp.h>

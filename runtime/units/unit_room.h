@@ -22,13 +22,13 @@ struct unit_memory {
     const char *suffix;                             /* of the names of the functions that work in it */
     bool (*open)(struct room *room, int64_t bytes); /* false: no memory */
     void (*close)(struct room *room);
-    void (*set)(struct room *room, const void *bytes); /* fills the operand; NULL bytes: with `fill` */
+    void (*set)(struct room *room, const void *bytes); /* copies them into the operand */
     void (*fill)(struct room *room, int byte);
     void (*get)(const struct room *room, void *bytes);
     /* Forbids writes to the operand, or allows them. Nothing is forbidden on a device. */
     void (*protect)(const struct room *room, bool readonly);
-    /* Returns how far a changed byte is from the operand's end if it is behind it, from 0, or ROOM_CLEAN minus its
-     * distance from its beginning if it is before it, from 1; ROOM_CLEAN: none has changed. */
+    /* Returns where a byte outside the operand has changed. After the operand: its distance from the end, from 0.
+     * Before it: ROOM_CLEAN minus its distance from the beginning, from 1. ROOM_CLEAN: none has changed. */
     int64_t (*outside)(const struct room *room);
     /* Returns whether the room, guards included, has this address. */
     bool (*has)(const struct room *room, const char *address);
