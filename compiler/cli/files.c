@@ -4,6 +4,7 @@
  * the program before that, the temporary files are removed; during the renames, Ctrl-C is held back. Temporary files of
  * a killed process are removed by the next process that writes to the folder. */
 #include "files.h"
+#include "base/path.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -61,20 +62,13 @@ static bool written_into(const char *path) {
     return stat(path, &st) == 0 && !S_ISREG(st.st_mode);
 }
 
-static const char *resolved(const char *path) {
-    char *real = realpath(path, NULL);
-    const char *at = real ? copy_string(real) : NULL;
-    free(real);
-    return at;
-}
-
 /* Returns the path that `path` resolves to, even if nothing exists there. So a link stays a link, and its target is
  * written. */
 static const char *follow_links(const char *path) {
-    const char *at = resolved(path), *slash = strrchr(path, '/');
+    const char *at = resolved_path(path), *slash = strrchr(path, '/');
     if (at)
         return at;
-    const char *folder = resolved(slash ? format("%.*s", (int)(slash - path) + 1, path) : ".");
+    const char *folder = resolved_path(slash ? format("%.*s", (int)(slash - path) + 1, path) : ".");
     return folder ? format("%s/%s", folder, slash ? slash + 1 : path) : path;
 }
 

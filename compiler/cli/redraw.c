@@ -5,6 +5,7 @@
  * inotify watches the files through their folders, because editors often write another file and rename it. Nothing
  * polls. */
 #include "redraw.h"
+#include "base/path.h"
 #include "draw/draw.h"
 #include "terminal.h"
 #include <errno.h>
@@ -120,10 +121,9 @@ static void watch_file(struct files *files, const char *path) {
     if (strcmp(path, "-") == 0)
         die("-: stdin cannot be watched; name a file");
     add_watched(files, path, path);
-    char *real = realpath(path, NULL);
+    const char *real = resolved_path(path);
     if (real && strcmp(real, path) != 0)
-        add_watched(files, copy_string(real), path);
-    free(real);
+        add_watched(files, real, path);
 }
 
 static struct files watch_files(const struct script_args *args) {

@@ -1,4 +1,5 @@
 /* The schedules shipped with this program, for `pianola show --list` and `pianola tune`. */
+#include "base/path.h"
 #include "base/read_file.h"
 #include "command.h"
 #include <dirent.h>
@@ -23,9 +24,7 @@ static const char *own_folder(void) {
 const char *shipped_folder(void) {
     const char *self = own_folder();
     for (int i = 0; self && i < 2; i++) {
-        char *path = realpath(format("%s/%s", self, places[i]), NULL);
-        const char *found = path ? copy_string(path) : NULL;
-        free(path);
+        const char *found = resolved_path(format("%s/%s", self, places[i]));
         if (found)
             return found;
     }

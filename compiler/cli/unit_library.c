@@ -1,5 +1,6 @@
 #include "unit_library.h"
 #include "../../runtime/store/fnv1a.h"
+#include "base/path.h"
 #include "base/read_file.h"
 #include "base/text.h"
 #include "files.h"
@@ -13,11 +14,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static bool file_ends_in(const char *s, const char *ending) {
-    size_t n = strlen(s), k = strlen(ending);
-    return n > k && strcmp(s + n - k, ending) == 0;
-}
 
 /* ---- commands ---- */
 
@@ -91,7 +87,7 @@ static const char *cache_folder(void) {
 }
 
 /* Returns whether a file takes part: on the host all but CUDA's sources. */
-static bool takes_part(const char *file, bool cuda) { return cuda || !file_ends_in(file, ".cu"); }
+static bool takes_part(const char *file, bool cuda) { return cuda || !has_ending(file, ".cu"); }
 
 static void check_unit_files(const struct unit_files *files, bool cuda) {
     bool any = files->n > files->nsources;
@@ -99,8 +95,7 @@ static void check_unit_files(const struct unit_files *files, bool cuda) {
         if (access(files->file[i], R_OK) != 0)
             die_at(files->script, NULL, files->line, 0, "unit '%s': %s: %s", files->unit->name, files->file[i],
                    strerror(errno));
-        any |=
-            i < files->nsources && takes_part(files->file[i], cuda) && (!cuda || file_ends_in(files->file[i], ".cu"));
+        any |= i < files->nsources && takes_part(files->file[i], cuda) && (!cuda || has_ending(files->file[i], ".cu"));
     }
     if (!any)
         die_at(files->script, NULL, files->line, 0,
@@ -114,7 +109,7 @@ static uint64_t hash_output(uint64_t hash, const struct command *command, const 
     int status = run_command(command, output);
     if (status < 0)
         die_at(files->script, NULL, files->line, 0, "unit '%s': cannot run the compiler %s; name another with %s",
-               files->unit->name, command->word[0], file_ends_in(file, ".cu") ? "NVCC" : "CC");
+               files->unit->name, command->word[0], has_ending(file, ".cu") ? "NVCC" : "CC");
     size_t n = 0;
     char *text = read_file(output, &n);
     unlink(output);
@@ -149,13 +144,6 @@ static uint64_t hash_files(const struct unit_files *files, bool cuda, const char
     return hash;
 }
 
-static const char *whole_path(const char *path) {
-    char *whole = realpath(path, NULL);
-    const char *copy = whole ? copy_string(whole) : path;
-    free(whole);
-    return copy;
-}
-
 /* Compiles a unit into a library, unless it is in the folder already. Returns its path. */
 static const char *library_of(const struct unit_files *files, bool cuda) {
     const char *folder = cache_folder();
@@ -171,7 +159,7 @@ static const char *library_of(const struct unit_files *files, bool cuda) {
     add_command_word(&command, mine);
     for (int i = 0; i < files->n; i++)
         if (takes_part(files->file[i], cuda))
-            add_command_word(&command, i < files->nsources ? files->file[i] : whole_path(files->file[i]));
+            add_command_word(&command, i < files->nsources ? files->file[i] : resolved_path(files->file[i]));
     add_command_word(&command, "-lm");
     int status = run_command(&command, "/dev/null");
     if (status != 0)
@@ -202,8 +190,7 @@ static pianola_unit_function *function_of(const struct model *m, const struct un
     if (!function && (op != UNIT_WEIGHT || needs_weight(m, files->unit->name)))
         die_at(files->script, NULL, files->line, 0,
                "unit '%s': %s does not define %s%s; functions begin with the unit's name: rename them, or give the "
-               "unit the "
-               "field 'name'",
+               "unit the field 'name'",
                files->unit->name, files->file[0], symbol, cuda ? " with C linkage" : "");
     return function;
 }
@@ -246,7 +233,7 @@ struct copies {
 
 /* Adds a file, and what it includes from its own folder. */
 static void add_copy(struct copies *copies, const struct unit_files *files, const char *path) {
-    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    const char *base = last_part(path);
     const char *name = format(UNITS_FOLDER "/%s/%s", files->unit->name, base);
     for (size_t i = 0; i < copies->n; i++)
         if (strcmp(copies->at[i].name, name) == 0)

@@ -1,9 +1,8 @@
 /* Writes files that build and start the ranks' programs, for CPUs and for GPUs (suffix ".gpu"): a Makefile, a script
  * that starts the process's own rank, mpirun's application file, srun's multi-prog file. */
+#include "base/path.h"
 #include "formats.h"
 #include "ir/model_spec.h"
-#include <stdlib.h>
-#include <string.h>
 
 /* mpicc links MPI. Where it is missing, a C compiler links a stub for the runtime's MPI part, so the ranks can only
  * communicate over TCP. A runtime built without MPI has no such library, and needs none. */
@@ -36,24 +35,14 @@ static void put_build(struct text *t, const char *suffix, const char *runtime, c
 
 /* Returns the path of a source, or of its object, in the folder. */
 static const char *unit_path(const struct unit_files *files, int i, const char *suffix) {
-    const char *slash = strrchr(files->file[i], '/');
-    return format(UNITS_FOLDER "/%s/%s%s", files->unit->name, slash ? slash + 1 : files->file[i], suffix);
-}
-
-static bool is_cuda(const char *file) { return strcmp(strrchr(file, '.'), ".cu") == 0; }
-
-static const char *library_path(const char *path) {
-    char *whole = realpath(path, NULL);
-    const char *copy = whole ? copy_string(whole) : path;
-    free(whole);
-    return copy;
+    return format(UNITS_FOLDER "/%s/%s%s", files->unit->name, last_part(files->file[i]), suffix);
 }
 
 static void put_unit_objects(struct text *t, const struct model *m, const char *name, bool cuda) {
     put(t, "%s :=", name);
     for (int u = 0; u < m->nfiles; u++)
         for (int i = 0; i < m->files[u].nsources; i++)
-            if (cuda || !is_cuda(m->files[u].file[i]))
+            if (cuda || !has_ending(m->files[u].file[i], ".cu"))
                 put(t, " %s", unit_path(&m->files[u], i, ".o"));
     put_word(t, "\n");
 }
@@ -64,8 +53,10 @@ static void put_units(struct text *t, const struct model *m) {
     put_word(t, "unit-libs :=");
     for (int u = 0; u < m->nfiles; u++)
         for (int i = m->files[u].nsources; i < m->files[u].n; i++) {
-            const char *library = library_path(m->files[u].file[i]);
-            put(t, " %s -Wl,-rpath,%.*s", library, (int)(strrchr(library, '/') - library), library);
+            const char *library = resolved_path(m->files[u].file[i]);
+            if (!library)
+                continue; /* unit_copies refuses it */
+            put(t, " %s -Wl,-rpath,%.*s", library, (int)(last_part(library) - library) - 1, library);
         }
     put(t, "\nNVCC ?= $(or $(CUDA_HOME),/usr/local/cuda)/bin/nvcc\n"
            "%%: %%.o\n" /* else make would build x.cu from x.cu.o */

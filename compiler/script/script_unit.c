@@ -1,9 +1,9 @@
 /* Reads unit { … }, a layer that brings its own code: its files, its parameters and its sizes. A model takes the units
  * that its layers name; until then a unit's fields stay in Lua's memory. */
 #include "../../runtime/parameters.h"
+#include "base/path.h"
 #include "script_parts.h"
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { LONGEST_NAME = 64, MOST_FILES = 64 };
@@ -36,13 +36,6 @@ static bool is_plain_path(const char *s) {
     return true;
 }
 
-static bool has_suffix(const char *s, const char *suffix) {
-    size_t n = strlen(s), k = strlen(suffix);
-    return n > k && strcmp(s + n - k, suffix) == 0;
-}
-
-static const char *last_part(const char *path) { return strrchr(path, '/') ? strrchr(path, '/') + 1 : path; }
-
 /* Returns a file beside the script. An absolute path stays as it is. */
 static const char *beside_script(const struct table *t, const char *name) {
     const char *script = script_of(t->L)->file, *slash = strrchr(script, '/');
@@ -54,7 +47,7 @@ static void add_unit_file(const struct table *t, struct unit_files *files, const
     bool source = strcmp(field, "source") == 0;
     if (!name || !*name || *name == '-' || !is_plain_path(name))
         unit_fail(t, field, "a file, or a list of files, whose names have only letters, digits and _ . / + -");
-    if (source && !has_suffix(name, ".c") && !has_suffix(name, ".cu"))
+    if (source && !has_ending(name, ".c") && !has_ending(name, ".cu"))
         field_fail(t->L, t->line, field, "'source' names %s, but a unit's sources end in .c, for CPUs, or in .cu",
                    name);
     if (files->n == MOST_FILES)
@@ -101,9 +94,8 @@ static const char *read_data(const struct table *t) {
     if (type != LUA_TNIL && (!*name || !is_plain_path(name)))
         unit_fail(t, "data", "a safetensors file, whose name has only letters, digits and _ . / + -");
     const char *path = type == LUA_TNIL ? NULL : copy_string(beside_script(t, name));
-    char *whole = path ? realpath(path, NULL) : NULL;
-    path = whole && is_plain_path(whole) ? copy_string(whole) : path;
-    free(whole);
+    const char *whole = path ? resolved_path(path) : NULL;
+    path = whole && is_plain_path(whole) ? whole : path;
     lua_pop(t->L, 1);
     return path;
 }

@@ -2,6 +2,7 @@
  *
  * It trains the model on one rank, with a stage per unit, and takes the times of the jobs, as `run --timeline` writes
  * them. */
+#include "base/path.h"
 #include "base/put_json.h"
 #include "cli/files.h"
 #include "cli/training.h"
@@ -20,11 +21,6 @@ struct timing {
     int64_t microbatches;
     double step, sum; /* the median step; the sum of its jobs and updates */
 };
-
-static bool has_ending(const char *s, const char *ending) {
-    size_t n = strlen(s), m = strlen(ending);
-    return n > m && strcmp(s + n - m, ending) == 0;
-}
 
 static void check_profiling(const struct settings *settings) {
     const char *out = settings->output, *fit = settings->fit;
