@@ -30,6 +30,7 @@ struct lists {
 struct replayed {
     const struct side *side;
     struct lists waits; /* what each operation waits for; ~op: the one before it in its lane */
+    int32_t *leader;    /* per operation: the first of those that start together */
     int32_t *order;     /* operations, each after everything that it waits for, with a message's operations together */
     int64_t *gap;       /* per operation: time from the end of everything that its message waits for to its start */
     int64_t *took;      /* per operation: its duration, or what replaces it */
@@ -58,12 +59,13 @@ static struct lists group_edges(const struct edges *edges, int n) {
     return lists;
 }
 
-/* Returns the first of the operations that start together. */
-static int32_t leader_of(const struct side *side, int32_t i) {
-    int32_t least = i;
-    for (int32_t o = side->op[i].ring; o != i; o = side->op[o].ring)
-        least = o < least ? o : least;
-    return least;
+static int32_t *find_leaders(const struct side *side) {
+    int32_t *leader = NEW(int32_t, side->n);
+    memset(leader, -1, sizeof *leader * (size_t)side->n);
+    for (int32_t i = 0; i < side->n; i++)
+        for (int32_t o = i; leader[o] < 0; o = side->op[o].ring)
+            leader[o] = i;
+    return leader;
 }
 
 /* Adds needs within a lane: what a program's instructions need from earlier ones of their own lane, for which the
@@ -84,14 +86,13 @@ static void add_needs(const struct side *side, struct edges *edges) {
 }
 
 /* Lists what operations wait for: by the streams, or else by their causes. */
-static struct lists find_edges(const struct side *side) {
+static struct lists find_edges(const struct side *side, const int32_t *leader) {
     struct edges edges = {0};
     for (int i = 0; i < side->n; i++) {
         if (diff_waits_in_lane(side, i))
             add_edge(&edges, i, ~(i - 1));
         int bind = side->op[i].bind;
-        if (!side->waits && bind >= 0 && (bind != i - 1 || side->op[i].why == BY_DATA) &&
-            leader_of(side, bind) != leader_of(side, i))
+        if (!side->waits && bind >= 0 && (bind != i - 1 || side->op[i].why == BY_DATA) && leader[bind] != leader[i])
             add_edge(&edges, i, bind);
     }
     for (int r = 0; side->waits && r < side->workers; r++) {
@@ -110,18 +111,21 @@ static int32_t awaited_op(int32_t listed) { return listed < 0 ? ~listed : listed
 
 /* Sorts operations topologically, a message's as one. Times that contradict each other can leave cycles: these
  * come last. */
-static int32_t *sort_ops(const struct side *side, const struct lists *waits) {
+static int32_t *sort_ops(const struct side *side, const struct lists *waits, const int32_t *leader) {
     int32_t *left = NEW(int32_t, side->n + 1), *ready = NEW(int32_t, side->n + 1), *order = NEW(int32_t, side->n + 1);
     struct edges followers = {0};
     int n = 0, done = 0;
     for (int32_t i = 0; i < side->n; i++)
         for (int32_t w = waits->at[i]; w < waits->at[i + 1]; w++) {
-            add_edge(&followers, leader_of(side, awaited_op(waits->to[w])), leader_of(side, i));
-            left[leader_of(side, i)]++;
+            int32_t from = leader[awaited_op(waits->to[w])];
+            if (from == leader[i])
+                continue;
+            add_edge(&followers, from, leader[i]);
+            left[leader[i]]++;
         }
     struct lists next = group_edges(&followers, side->n);
     for (int32_t i = 0; i < side->n; i++)
-        if (leader_of(side, i) == i && left[i] == 0)
+        if (leader[i] == i && left[i] == 0)
             ready[n++] = i;
     for (int at = 0; at < n; at++) {
         int32_t o = ready[at];
@@ -133,7 +137,7 @@ static int32_t *sort_ops(const struct side *side, const struct lists *waits) {
                 ready[n++] = next.to[k];
     }
     for (int32_t i = 0; i < side->n; i++)
-        if (left[leader_of(side, i)] > 0)
+        if (left[leader[i]] > 0)
             order[done++] = i;
     return order;
 }
@@ -141,13 +145,14 @@ static int32_t *sort_ops(const struct side *side, const struct lists *waits) {
 /* ---- the simulation ---- */
 
 /* Returns when what operation i waits for has ended: with `data`, what it needs; with `lane`, the operation before it
- * in its lane. */
+ * in its lane, unless, with `data`, they start together. */
 static int64_t awaited(const struct replayed *re, int32_t i, bool data, bool lane) {
     int64_t t = 0;
     for (int32_t w = re->waits.at[i]; w < re->waits.at[i + 1]; w++) {
         int32_t listed = re->waits.to[w];
         int64_t end = listed < 0 ? re->lane_end[~listed] : re->end[listed];
-        if (end > t && (listed < 0 ? lane : data))
+        bool together = re->leader[awaited_op(listed)] == re->leader[i];
+        if (end > t && (listed < 0 ? lane : data) && !(data && together))
             t = end;
     }
     return t;
@@ -163,25 +168,36 @@ static int64_t awaited_by_all(const struct replayed *re, int32_t i, bool lane) {
     return t;
 }
 
+/* Returns the same for the operation at a place in the order, without the lanes if it is removed. before: what this
+ * returned for the place before; a message's operations share it. */
+static int64_t awaited_at(const struct replayed *re, int at, int64_t before) {
+    int32_t i = re->order[at];
+    bool shared = at > 0 && re->leader[i] == re->leader[re->order[at - 1]];
+    return shared ? before : awaited_by_all(re, i, !re->out[i]);
+}
+
 /* Simulates the side, and returns its makespan. */
 static int64_t run_again(struct replayed *re) {
-    int64_t last = 0;
+    int64_t last = 0, awaits = 0;
     for (int at = 0; at < re->side->n; at++) {
         int32_t i = re->order[at];
+        awaits = awaited_at(re, at, awaits);
         if (re->out[i]) {
-            re->end[i] = awaited_by_all(re, i, false);
+            re->end[i] = awaits;
             re->lane_end[i] = awaited(re, i, false, true);
             continue;
         }
-        re->end[i] = re->lane_end[i] = awaited_by_all(re, i, true) + re->gap[i] + re->took[i];
+        re->end[i] = re->lane_end[i] = awaits + re->gap[i] + re->took[i];
         last = re->end[i] > last ? re->end[i] : last;
     }
     return last;
 }
 
 static struct replayed replay_side(const struct side *side) {
-    struct replayed re = {.side = side, .waits = find_edges(side)};
-    re.order = sort_ops(side, &re.waits);
+    struct replayed re = {.side = side, .leader = find_leaders(side)};
+    int64_t awaits = 0;
+    re.waits = find_edges(side, re.leader);
+    re.order = sort_ops(side, &re.waits, re.leader);
     re.gap = NEW(int64_t, side->n);
     re.took = NEW(int64_t, side->n);
     re.out = NEW(bool, side->n);
@@ -191,8 +207,10 @@ static struct replayed replay_side(const struct side *side) {
         re.took[i] = side->op[i].end - side->op[i].start;
         re.end[i] = re.lane_end[i] = side->op[i].end;
     }
-    for (int i = 0; i < side->n; i++)
-        re.gap[i] = side->op[i].start - awaited_by_all(&re, i, true);
+    for (int at = 0; at < side->n; at++) {
+        awaits = awaited_at(&re, at, awaits);
+        re.gap[re.order[at]] = side->op[re.order[at]].start - awaits;
+    }
     re.makespan = run_again(&re);
     return re;
 }
@@ -222,7 +240,7 @@ static void undo(struct replayed re[2], const struct diff *diff, int32_t a, int3
     }
     for (int k = 0; k < 2; k++) {
         int32_t o = op[k];
-        if (o < 0)
+        if (o < 0 || re[k].out[o] == undone) /* with another operation of its message */
             continue;
         do { /* a message is removed as a whole */
             re[k].out[o] = undone;
@@ -300,10 +318,9 @@ static struct change *list_changes(const struct diff *diff, int *count) {
 
 static int by_effect(const void *x, const void *y) {
     const struct diff_cause *a = x, *b = y;
-    bool jobs = is_message(a->op) || is_message(b->op) ? is_message(a->op) != is_message(b->op) : false;
     if (llabs(a->effect) != llabs(b->effect))
         return llabs(a->effect) > llabs(b->effect) ? -1 : 1;
-    if (jobs)
+    if (is_message(a->op) != is_message(b->op))
         return is_message(a->op) ? 1 : -1;
     if (a->class != b->class)
         return a->class < b->class ? -1 : 1;
