@@ -28,11 +28,11 @@ struct samples {
     double *x;
 };
 
-/* Writes an operation's work in each step: its CPU time, with its whole message's; or, without CPU times, its
+/* Writes an operation's work in each step: its CPU time, with its whole message's; or, without CPU times (`work`), its
  * duration. */
-static void sample_work(const struct side *side, int i, double *out) {
+static void sample_work(const struct side *side, int i, bool work, double *out) {
     diff_sample(side, i, false, out);
-    if (!measures_work(side))
+    if (!work)
         return;
     for (int k = 0; k < side_nsteps(side); k++) {
         const struct timeline_row *row = &side->steps->row[(size_t)k * (size_t)side->n];
@@ -43,7 +43,7 @@ static void sample_work(const struct side *side, int i, double *out) {
 }
 
 /* Collects the work of all operations of each group, in all steps. */
-static void collect(const struct side *side, struct samples *samples) {
+static void collect(const struct side *side, bool work, struct samples *samples) {
     int K = side_nsteps(side);
     samples->at = NEW(size_t, samples->n + 1);
     for (int i = 0; i < side->n; i++)
@@ -60,10 +60,10 @@ static void collect(const struct side *side, struct samples *samples) {
     for (int i = 0; i < side->n; i++)
         if (samples->of[i] >= 0) {
             place[i] = next[samples->of[i]];
-            sample_work(side, i, &samples->x[place[i]]);
+            sample_work(side, i, work, &samples->x[place[i]]);
             next[samples->of[i]] += (size_t)K;
         } else if (samples->part[i] >= 0) {
-            sample_work(side, i, took);
+            sample_work(side, i, work, took);
             for (int k = 0; k < K; k++)
                 samples->x[place[samples->part[i]] + (size_t)k] += took[k];
         }
@@ -109,7 +109,7 @@ static bool is_continued(const struct side *side, int i) {
            before->batch == op->batch && before->lane == op->lane;
 }
 
-static void put_jobs(struct text *t, const struct side *side, int stages) {
+static void put_jobs(struct text *t, const struct side *side, int stages, bool work) {
     struct samples samples = {.of = NEW(int32_t, side->n), .part = NEW(int32_t, side->n), .n = NOPS * stages};
     char buf[32];
     for (int i = 0; i < side->n; i++) {
@@ -117,8 +117,7 @@ static void put_jobs(struct text *t, const struct side *side, int stages) {
         bool counts = has_cost(side->op[i].op) && samples.part[i] < 0;
         samples.of[i] = counts ? side->op[i].op * stages + side->op[i].stage : -1;
     }
-    bool work = measures_work(side);
-    collect(side, &samples);
+    collect(side, work, &samples);
     put(t, "local seconds = {\n");
     for (int op = 0; op < NOPS; op++) {
         bool any = false;
@@ -198,7 +197,7 @@ static void add_ring(struct points *points, const struct side *side, int first, 
 
 /* Returns one point per message and per step of a ring, with the median over the measured steps. A copy to or from host
  * memory is a point from the rank to itself. */
-static struct points points_of(const struct side *side) {
+static struct points points_of(const struct side *side, bool work) {
     struct points points = {0};
     double *took = NEW(double, side_nsteps(side));
     for (int i = 0; i < side->n; i++) {
@@ -207,7 +206,7 @@ static struct points points_of(const struct side *side) {
         bool ring = stepped && side_leads(side, i);
         if (op->bytes <= 0 || !(ring || is_recv(op->op) || is_copy(op->op)))
             continue;
-        sample_work(side, i, took);
+        sample_work(side, i, work, took);
         double t = median_of(took, side_nsteps(side));
         if (ring)
             add_ring(&points, side, i, t);
@@ -337,9 +336,9 @@ void emit_fit(struct text *t, const struct diff *diff) {
     bool work = measures_work(side);
     put(t, "-- Costs as measured, %s of %d steps of %s; for --cluster.\n", work ? "mean CPU times" : "medians",
         side_nsteps(side), tame(side->name));
-    put_jobs(t, side, sets);
+    put_jobs(t, side, sets, work);
     int lines;
-    struct points points = points_of(side);
+    struct points points = points_of(side, work);
     const struct line *line = fit_lines(points.at, points.n, &lines);
     bool links = put_link_lines(t, line, lines, false), hosts = put_link_lines(t, line, lines, true);
     put(t, "\nreturn cluster {\n  stages = %d,\n  cost = function(s, op) return seconds[op] and seconds[op][s] end,\n",
