@@ -15,6 +15,12 @@ static void note_wait(struct blocked *blocked, int32_t node) {
     blocked->to[blocked->n++] = node;
 }
 
+/* Notes the wait for a job unless it has ended. ended NULL: none has. */
+static void note_unended(struct blocked *blocked, const bool *ended, int32_t j) {
+    if (!ended || !ended[j])
+        note_wait(blocked, j);
+}
+
 /* Notes the waits of an update: for the update before it, and for backwards; an update of a shared set waits for all
  * members' backwards. */
 static void waits_of_update(struct sched_state *state, const bool *ended, int32_t j, struct blocked *blocked) {
@@ -24,14 +30,11 @@ static void waits_of_update(struct sched_state *state, const bool *ended, int32_
     bool shared = job->s >= sp->stages;
     int from = shared ? sp->names.first[sp->names.member[job->s].stage] : job->s,
         size = shared ? sp->names.member[from].size : 1;
-    if (job->b > 0 && !ended[before])
-        note_wait(blocked, before);
+    if (job->b > 0)
+        note_unended(blocked, ended, before);
     for (int b = 0; b < sp->updates.every[job->s]; b++)
-        for (int s = from; s < from + size; s++) {
-            int32_t back = last_backward(sp, s, job->b * sp->updates.every[job->s] + b);
-            if (!ended[back])
-                note_wait(blocked, back);
-        }
+        for (int s = from; s < from + size; s++)
+            note_unended(blocked, ended, last_backward(sp, s, job->b * sp->updates.every[job->s] + b));
 }
 
 /* Notes the waits for the updates that make a job's version. */
@@ -39,8 +42,8 @@ static void waits_of_version(struct sched_state *state, const bool *ended, int32
     const struct job *job = &state->c->costs->job[j];
     for (int n = 0; n < VERSIONED && job->d != OP_U; n++) {
         int32_t update = versions_awaited(&state->versions, j, n);
-        if (update >= 0 && !ended[update])
-            note_wait(blocked, update);
+        if (update >= 0)
+            note_unended(blocked, ended, update);
     }
     if (job->d == OP_U)
         waits_of_update(state, ended, j, blocked);
@@ -80,8 +83,7 @@ static void waits_of_job(struct sched_state *state, const bool *ended, int32_t j
         waits_of_version(state, ended, j, blocked);
     for (int32_t e = job->d == OP_U ? 0 : state->c->graph->pred_at[j];
          job->d != OP_U && e < state->c->graph->pred_at[j + 1]; e++)
-        if (!ended[state->c->graph->pred[e]])
-            note_wait(blocked, state->c->graph->pred[e]);
+        note_unended(blocked, ended, state->c->graph->pred[e]);
     int32_t first = state->sp->strict && !job->fill ? state->seq[state->seq_next[job->rank]] : j,
             with = partner_of(state->sp, first);
     if (first == j && with >= 0 && !state->ready[with])
@@ -149,10 +151,9 @@ enum wait { WAIT_ROOM, WAIT_ORDER, WAIT_TEAM, WAIT_PAIR, WAIT_VERSION, WAIT_INPU
 
 /* Returns whether job `from` waits for `to` because of weights: one of them is an update. */
 static bool waits_for_weights(struct sched_state *state, int32_t from, int32_t to) {
-    bool *ended = NEW(bool, state->c->costs->njobs); /* none */
     struct blocked blocked = {0};
     if (state->sp->updates.every)
-        waits_of_version(state, ended, from, &blocked);
+        waits_of_version(state, NULL, from, &blocked);
     for (size_t i = 0; i < blocked.n; i++)
         if (blocked.to[i] == to)
             return true;
