@@ -1,6 +1,5 @@
 /* Parts shared by a diff's pictures, static and interactive: which operations are drawn, and why they changed. */
 #include "diff_draw.h"
-#include <math.h>
 
 enum { A, B };
 
@@ -66,14 +65,15 @@ void diff_number_ops(const struct side *s, int32_t ***op_at, int32_t **ins_of, s
 
 const char *diff_signed_time(const struct diff *diff, int64_t ticks) {
     char buf[32];
-    double last = fmax((double)diff->side[0]->makespan, (double)diff->side[1]->makespan) * diff->tick;
-    struct measure measure = measure_of(last, diff->unit ? diff->unit : "units", false);
+    struct measure measure = diff_measure(diff, false);
     return format("%s%s %s", ticks > 0 ? "+" : "", time_text((double)ticks * diff->tick, &measure, buf), measure.name);
 }
 
 static const char *name_before(const struct side *side, int i) {
     return i > side->lane[side->op[i].lane].first ? diff_op_name(&side->op[i - 1]) : "nothing";
 }
+
+bool diff_is_root(const struct root *root, int side, int i) { return root && (side == A ? root->a : root->b) == i; }
 
 static void put_cause(struct text *t, const struct diff *diff, const struct root *root, bool itself) {
     const struct diff_op *op = root->a >= 0 ? &diff->side[A]->op[root->a] : &diff->side[B]->op[root->b];
@@ -107,7 +107,7 @@ void diff_put_note(struct text *t, const struct diff *diff, int side, int i) {
         put(t, "; reordered: after %s, was after %s", name_before(diff->side[B], b), name_before(diff->side[A], a));
     }
     if (root)
-        put_cause(t, diff, root, (side == A ? root->a : root->b) == i);
+        put_cause(t, diff, root, diff_is_root(root, side, i));
     if (op->critical || (twin && twin->critical))
         put(t, "; on the critical path of %s",
             !twin || op->critical != twin->critical ? (op->critical == (side == A) ? "A" : "B") : "A and B");

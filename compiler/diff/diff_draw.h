@@ -15,6 +15,8 @@ int diff_waited_for(const struct side *side, int i);
  * waits must be known. */
 void diff_number_ops(const struct side *s, int32_t ***op_at, int32_t **ins_of, struct producers *producers);
 const char *diff_signed_time(const struct diff *diff, int64_t ticks); /* "+2 units" */
+/* Returns whether the root, or NULL, is operation i itself. */
+bool diff_is_root(const struct root *root, int side, int i);
 /* Writes why an operation changed: "; ends +14 units; pushed by 3F7 of rank 3" */
 void diff_put_note(struct text *t, const struct diff *diff, int side, int i);
 #endif

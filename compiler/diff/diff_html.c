@@ -1,7 +1,6 @@
 /* A diff as an interactive page: the picture, the figures of both sides, and the text. */
 #include "diff.h"
 #include "draw/svg.h"
-#include <math.h>
 #include <string.h>
 
 enum { MOST_STATIC = 2000 }; /* operations in a picture for readers without scripts */
@@ -30,8 +29,7 @@ void emit_diff_html(struct text *t, const struct diff *diff, const char *command
         [F_MAKESPAN] = "makespan", [F_BUBBLE] = "bubble",         [F_PEAK] = "largest memory",
         [F_SENT] = "sent",         [F_OPERATIONS] = "operations",
     };
-    double last = fmax((double)diff->side[0]->makespan, (double)diff->side[1]->makespan) * diff->tick;
-    struct measure measure = measure_of(last, diff->unit ? diff->unit : "units", false);
+    struct measure measure = diff_measure(diff, false);
     struct figure figure[NFIGURES];
     struct text report = {0}, data = {0}, svg = {0};
     for (int f = 0; f < NFIGURES; f++)

@@ -67,8 +67,7 @@ static void put_roots_json(struct text *t, const struct diff *diff) {
 /* Writes what changed and why, as a sentence and as causes with their effects. */
 static void put_why_json(struct text *t, const struct diff *diff) {
     static const char *const class_name[NCLASSES] = {"only_a", "only_b", "split", "moved", "reordered", "longer"};
-    double last = fmax((double)diff->side[0]->makespan, (double)diff->side[1]->makespan) * diff->tick;
-    struct measure measure = measure_of(last, diff->unit ? diff->unit : "units", true);
+    struct measure measure = diff_measure(diff, true);
     struct text sentence = {0};
     char x[32];
     put_diff_sentence(&sentence, diff, &measure);

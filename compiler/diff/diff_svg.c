@@ -3,8 +3,7 @@
  *
  * In A and B, operations that changed only in time, or not at all, are faded so that the others stand out. An operation
  * that moved to another rank or was reordered is framed, and a line joins its places in A and B. An operation on one
- * side only has a dark corner. A page also names other operations by panel and number, such as a12: counterparts in the
- * other panels (data-t), what the operation needs (data-p), and the root that made it earlier or later (data-r). */
+ * side only has a dark corner. */
 #include "diff.h"
 #include "diff_draw.h"
 #include "draw/svg.h"
@@ -104,8 +103,6 @@ static void put_op_times(struct text *t, const struct picture *picture, int side
         time_text(axis_time(picture, op->end), &picture->time.m, to), picture->time.m.name);
 }
 
-static bool is_root(const struct root *root, int side, int i) { return root && (side == A ? root->a : root->b) == i; }
-
 /* Writes what an operation is, when it ran, and why it changed; the same in all panels. */
 static void put_op_title(struct text *t, const struct picture *picture, int side, int i) {
     const struct diff_op *op = &picture->d->side[side]->op[i];
@@ -126,14 +123,13 @@ static void put_operation(struct text *t, struct picture *picture, int panel, in
     const struct diff_op *op = &panel_side(picture, panel)->op[i];
     struct box box = box_of(picture, panel, i);
     int side = panel == A ? A : B;
-    box.fill = fill_of(picture, panel, i, is_root(diff_root(picture->d, side, i), side, i));
+    box.fill = fill_of(picture, panel, i, diff_is_root(diff_root(picture->d, side, i), side, i));
     picture->drawn |= 1u << op->op;
-    put(t, "<rect class=\"o%s\" fill=\"#%06x\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"",
+    put(t, "<rect class=\"o%s\" fill=\"#%06x\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\">",
         panel == DELTA ? " d"
         : op->critical ? " c"
                        : "",
         box.fill, box.x, box.y, box.width, box.height);
-    put(t, ">");
     put_op_title(t, picture, side, i);
     put(t, "</rect>\n");
     if (op->match < 0 && !op->split && panel != DELTA)
@@ -332,15 +328,11 @@ static const char style[] = "text.p { font-size: 11px; font-weight: bold }\n"
                             ".e { fill: #222; pointer-events: none }\n"
                             ".v { fill: none; stroke: #d55e00; stroke-width: 1.6; pointer-events: none }\n"
                             ".j { fill: none; stroke: #d55e00; stroke-width: 1; opacity: .55; pointer-events: none }\n"
-                            ".r { stroke-dasharray: 3 2 }\n"
-                            ".j.this { stroke-width: 2.4; opacity: 1 }\n"
-                            ".o.root { stroke: #e69f00; stroke-width: 3.2 }\n";
+                            ".r { stroke-dasharray: 3 2 }\n";
 
 void emit_diff_svg(struct text *t, const struct diff *diff) {
     struct picture picture = {.d = diff};
-    double last = axis_time(&picture, diff->side[A]->makespan > diff->side[B]->makespan ? diff->side[A]->makespan
-                                                                                        : diff->side[B]->makespan);
-    picture.time = (struct span){.to = last, .m = measure_of(last, diff->unit ? diff->unit : "units", false)};
+    picture.time = (struct span){.to = diff_span(diff), .m = diff_measure(diff, false)};
     choose_width(&picture);
     place_panels(&picture);
     struct svg svg = {.name = format("%s → %s", diff->side[A]->name, diff->side[B]->name),

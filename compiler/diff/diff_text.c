@@ -57,6 +57,14 @@ const char *diff_op_name(const struct diff_op *op) {
     return short_name(&names, &x);
 }
 
+double diff_span(const struct diff *diff) {
+    return fmax((double)diff->side[0]->makespan, (double)diff->side[1]->makespan) * diff->tick;
+}
+
+struct measure diff_measure(const struct diff *diff, bool ascii) {
+    return measure_of(diff_span(diff), diff->unit ? diff->unit : "units", ascii);
+}
+
 const char *diff_figure_text(int which, double x, const struct measure *measure, char buf[32]) {
     char time[32];
     if (which == F_MAKESPAN)
@@ -401,8 +409,7 @@ static void put_causes(struct text *t, const struct diff *diff, const struct mea
 }
 
 static void put_diff(struct text *out, const struct diff *diff, struct diff_style style) {
-    double last = fmax((double)diff->side[0]->makespan, (double)diff->side[1]->makespan) * diff->tick;
-    struct measure measure = measure_of(last, diff->unit ? diff->unit : "units", style.ascii);
+    struct measure measure = diff_measure(diff, style.ascii);
     put_diff_sentence(out, diff, &measure);
     put(out, "\n");
     put_sides(out, diff, style.ascii);

@@ -63,7 +63,7 @@ static int find_needs(struct source *source, int i) {
 static uint32_t draw_flags(const struct source *source, int i) {
     const struct diff_op *op = &source->s->op[i];
     const struct root *root = diff_root(source->d, source->side, i);
-    bool is_root = root && (source->side ? root->b : root->a) == i;
+    bool is_root = diff_is_root(root, source->side, i);
     int half = diff_half(source->s, i);
     return (op->critical ? VIEW_CRITICAL : 0u) | (half == 1 ? VIEW_UPPER : 0u) | (half == 2 ? VIEW_LOWER : 0u) |
            (diff_changed(op) || is_root ? 0u : VIEW_FADED) | (op->moved ? VIEW_MOVED : 0u) |
@@ -76,7 +76,7 @@ static int32_t root_of(const struct source *source, int i) {
     const struct root *root = diff_root(source->d, source->side, i);
     int side = root && root->a < 0;
     int op = root ? side ? root->b : root->a : -1;
-    if (!root || (source->side ? root->b : root->a) == i || source->number[side][op] < 0)
+    if (!root || diff_is_root(root, source->side, i) || source->number[side][op] < 0)
         return 0;
     return 1 + 2 * source->number[side][op] + side;
 }
@@ -133,12 +133,12 @@ static void put_side(struct source *source, int side) {
 
 void emit_diff_view(struct text *t, const struct diff *diff) {
     struct source source = {.d = diff};
-    double last = fmax((double)diff->side[0]->makespan, (double)diff->side[1]->makespan) * diff->tick, limit = INFINITY;
+    double limit = INFINITY;
     double plan = fmax((double)diff->side[0]->peak_bytes, (double)diff->side[1]->peak_bytes);
     for (int k = 0; k < 2; k++)
         limit = fmin(limit, diff->side[k]->limit > 0 ? diff->side[k]->limit : INFINITY);
-    struct view_head head = {.measure = measure_of(last, diff->unit ? diff->unit : "units", false),
-                             .end = last,
+    struct view_head head = {.measure = diff_measure(diff, false),
+                             .end = diff_span(diff),
                              .stages = diff_several_stages(diff->side[0]) || diff_several_stages(diff->side[1]),
                              .slices = diff->side[0]->n ? diff->side[0]->op[0].slices : 0,
                              .limit = limit,
