@@ -222,8 +222,8 @@ static void evaluate(const struct compile *c, const struct settings *settings, s
         printf(
             "{\n  \"schema\": 1,\n  \"schedule\": %s,\n  \"steps\": 0,\n  \"step\": %lld,\n  \"validation_loss\": %s,\n"
             "  \"perplexity\": %s,\n  \"sequences\": %lld,\n  \"tokens\": %lld\n}\n",
-            quoted(c->spec->name), (long long)step, isfinite(loss) ? format("%.9g", loss) : "null",
-            isfinite(exp(loss)) ? format("%.9g", exp(loss)) : "null", (long long)n, (long long)tokens);
+            quoted(c->spec->name), (long long)step, figure_or_null(loss), figure_or_null(exp(loss)), (long long)n,
+            (long long)tokens);
     else
         printf("\nloss      %.4f, perplexity %.4f on %s of %s%s; nothing was trained\n", loss, exp(loss),
                counted(n, "sequence"), counted(c->spec->model->rt.context, "token"), of);

@@ -15,7 +15,7 @@
  * repetition depends only on the times of these joins, rank by rank. Once a repetition delays all of them equally, all
  * later ones do. With noise no two repetitions are alike, and all of them are run.
  *
- * If the cluster has fewer cores than its ranks use, sim_cores.c takes over. */
+ * If the cluster has fewer cores than its ranks use, or each rank is one thread, sim_cores.c takes over. */
 #include "sim.h"
 #include <assert.h>
 #include <math.h>

@@ -70,7 +70,7 @@ struct shared_run {
     uint64_t draw;             /* of the run */
     struct followed *followed; /* NULL, or ends the run once the repetitions settle */
 };
-bool cores_are_shared(const struct spec *sp); /* whether the cluster has fewer cores than its ranks use at once */
+bool cores_are_shared(const struct spec *sp); /* whether ranks are threads, or use more cores than there are */
 void run_shared(const struct shared_run *run);
 void shared_steady(const struct compile *c);
 double shared_noisy(const struct sim *sim, const struct compile *c, uint64_t draw);

@@ -67,7 +67,7 @@ struct shared {
     struct dues running, moving; /* by the clock of work, and by time */
     double now, work;            /* the time; the clock of work */
     int64_t nth;
-    int32_t *joined; /* per repetition, modulo: ranks whose lanes have joined after it */
+    int32_t *joined; /* per repetition: ranks whose lanes have joined after it */
     bool enough;
 };
 

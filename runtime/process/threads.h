@@ -1,4 +1,5 @@
-/* Ranks that are threads of one process: they meet (comm/world.h) in memory that they share. */
+/* Ranks that are threads of one process: they meet (comm/world.h) in memory that they share. At each step, a rank
+ * leaves a core that more ranks share than need to. */
 #ifndef PIANOLA_THREADS_H
 #define PIANOLA_THREADS_H
 #include "comm/world.h"
