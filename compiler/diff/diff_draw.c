@@ -69,10 +69,6 @@ const char *diff_signed_time(const struct diff *diff, int64_t ticks) {
     return format("%s%s %s", ticks > 0 ? "+" : "", time_text((double)ticks * diff->tick, &measure, buf), measure.name);
 }
 
-static const char *name_before(const struct side *side, int i) {
-    return i > side->lane[side->op[i].lane].first ? diff_op_name(&side->op[i - 1]) : "nothing";
-}
-
 bool diff_is_root(const struct root *root, int side, int i) { return root && (side == A ? root->a : root->b) == i; }
 
 static void put_cause(struct text *t, const struct diff *diff, const struct root *root, bool itself) {
@@ -104,7 +100,8 @@ void diff_put_note(struct text *t, const struct diff *diff, int side, int i) {
         put(t, "; moved");
     if (op->reordered) {
         int a = side == A ? i : op->match, b = side == A ? op->match : i;
-        put(t, "; reordered: after %s, was after %s", name_before(diff->side[B], b), name_before(diff->side[A], a));
+        const char *is = diff_before(diff->side[B], b), *was = diff_before(diff->side[A], a);
+        put(t, "; reordered: after %s, was after %s", is ? is : "nothing", was ? was : "nothing");
     }
     if (root)
         put_cause(t, diff, root, diff_is_root(root, side, i));

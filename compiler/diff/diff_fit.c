@@ -104,7 +104,7 @@ static const char *rounded_text(double x, char buf[32]) {
 /* Returns whether operation i is a further part of the job before it: a backward in parts is several operations, one
  * after the other. */
 static bool is_continued(const struct side *side, int i) {
-    const struct diff_op *op = &side->op[i], *before = op - 1;
+    const struct diff_op *op = &side->op[i], *before = &side->op[i > 0 ? i - 1 : 0];
     return i > 0 && is_job(op->op) && before->op == op->op && before->stage == op->stage &&
            before->batch == op->batch && before->lane == op->lane;
 }

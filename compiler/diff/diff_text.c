@@ -65,6 +65,10 @@ struct measure diff_measure(const struct diff *diff, bool ascii) {
     return measure_of(diff_span(diff), diff->unit ? diff->unit : "units", ascii);
 }
 
+const char *diff_before(const struct side *side, int i) {
+    return i > side->lane[side->op[i].lane].first ? diff_op_name(&side->op[i - 1]) : NULL;
+}
+
 const char *diff_figure_text(int which, double x, const struct measure *measure, char buf[32]) {
     char time[32];
     if (which == F_MAKESPAN)
@@ -154,10 +158,6 @@ static void put_account(struct text *t, const struct diff *diff, const struct me
                "may not show the cause\n");
 }
 
-static const char *before_in_lane(const struct side *side, int i) {
-    return i > side->lane[side->op[i].lane].first ? diff_op_name(&side->op[i - 1]) : NULL;
-}
-
 /* Prints each group's change: its ratios, or ~ if it may be chance. */
 static void put_groups(struct text *t, const struct diff *diff, const struct diff_group *group, int n, const char *by,
                        const struct measure *measure, bool markdown) {
@@ -190,7 +190,7 @@ static void put_one_member(struct text *t, const struct diff *diff, int class, i
     if (class == MOVED)
         put(t, "  to rank %d %s", o2->rank, b->lane[o2->lane].name);
     if (class == REORDERED) {
-        const char *was = before_in_lane(a, i), *is = before_in_lane(b, op->match);
+        const char *was = diff_before(a, i), *is = diff_before(b, op->match);
         put(t, is ? "  after %s" : "  first", is);
         put(t, was ? " (was after %s)" : " (was first)", was);
     }

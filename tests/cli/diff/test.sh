@@ -159,6 +159,28 @@ expect "the changes are listed only with --all" "0 1" "$("$PIANOLA" diff $S sche
 # Swapping the two sides gives the same figures with opposite signs.
 answers 1 schedules/zb_h1.lua $S
 expect "dependency, sides swapped" "3 9 +6" "$(row dependency)"
+# So do the effects of causes, where jobs overlap, too; which operations count as reordered depends on the side.
+expect "effects, sides swapped" "compared" "$(python3 - "$PIANOLA" <<'PY'
+import json, subprocess, sys
+
+SWAPPED = {"only_a": "only_b", "only_b": "only_a"}
+
+
+def effects(a, b):
+    sides = [f"schedules/{name}.lua" for name in (a, b)]
+    run = subprocess.run([sys.argv[1], "diff", "--json", *sides], stdout=subprocess.PIPE)
+    return {(c["change"], c["op"]): c["effect"] for c in json.loads(run.stdout)["causes"] if c["rank"] is None}
+
+
+there, back = effects("dualpipev", "dualpipe"), effects("dualpipe", "dualpipev")
+assert len(there) > 10 and {0} < set(there.values())
+for (change, op), effect in there.items():
+    other = back.get((SWAPPED.get(change, change), op))
+    if change not in ("split", "reordered") and (other is None or effect != -other):
+        print(change, op, effect, other)
+print("compared")
+PY
+)"
 
 # Only the order changed. Streams have no times, and a timeline has no memory.
 answers 1 $A/streams.txt generated/gpipe/streams.txt
