@@ -233,6 +233,13 @@ static void evaluate(const struct compile *c, const struct settings *settings, s
     host_free(trained.program, trained.arena);
 }
 
+/* Returns how far a loss is from another, relative to that one. Losses that agree in not being finite are equal. */
+static double relative_difference(double loss, double other) {
+    bool equal = loss == other || (isnan(loss) && isnan(other));
+    double difference = equal ? 0 : fabs(loss - other) / fabs(other);
+    return isnan(difference) ? INFINITY : difference;
+}
+
 /* Trains the same jobs on one rank. With --compare, runs the same steps; otherwise runs enough steps to measure the
  * jobs' durations on a GPU. */
 static struct prediction train_alone(const struct compile *c, const struct settings *settings, struct data *data,
@@ -243,7 +250,7 @@ static struct prediction train_alone(const struct compile *c, const struct setti
     struct trained alone =
         train(&serial, settings, data, steps, 1, settings->train.one_rank ? "one rank" : NULL, (struct listener){0});
     for (int64_t s = 0; settings->train.one_rank && s < settings->train.steps; s++)
-        outcome->largest = fmax(outcome->largest, fabs((double)trained->loss[s] - alone.loss[s]) / fabs(alone.loss[s]));
+        outcome->largest = fmax(outcome->largest, relative_difference(trained->loss[s], alone.loss[s]));
     outcome->same_weights = settings->train.one_rank && hash_trained(alone.program, alone.arena) == outcome->weights;
     host_free(alone.program, alone.arena);
     return predict_from_one(c, &serial, &alone, steps);

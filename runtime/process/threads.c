@@ -23,7 +23,8 @@ struct threads {
                   * still read */
     pthread_barrier_t barrier;
     pthread_mutex_t placing;
-    cpu_set_t cores; /* that the process may use; empty: not known */
+    int on[CPU_SETSIZE]; /* ranks per core, as far as known. Protected by placing */
+    cpu_set_t cores;     /* that the process may use; empty: not known */
 };
 
 static void threads_gather(void *link, const void *mine, void *all, size_t bytes) {
@@ -41,11 +42,11 @@ static float *slot_of_member(const struct member *me, int rank) {
     return threads->slot + (size_t)(me->ended % 2 * threads->size + rank) * (size_t)threads->most;
 }
 
-static int ranks_on(const struct threads *threads, int core) {
-    int n = 0;
-    for (int r = 0; r < threads->size; r++)
-        n += threads->member[r].core == core;
-    return n;
+static void set_core(struct member *me, int core) {
+    if (me->core >= 0)
+        me->threads->on[me->core]--;
+    me->threads->on[core]++;
+    me->core = core;
 }
 
 /* Moves a rank's thread to the core with the fewest ranks if its own has more than its share. Since 6.12, Linux may
@@ -55,15 +56,15 @@ static int ranks_on(const struct threads *threads, int core) {
 static void spread_rank(struct member *me) {
     struct threads *threads = me->threads;
     int cores = CPU_COUNT(&threads->cores), here = sched_getcpu(), best = here;
-    if (cores < 2 || here < 0)
+    if (cores < 2 || here < 0 || here >= CPU_SETSIZE)
         return;
     pthread_mutex_lock(&threads->placing);
-    me->core = here;
-    if (ranks_on(threads, here) > (threads->size + cores - 1) / cores)
+    set_core(me, here);
+    if (threads->on[here] > (threads->size + cores - 1) / cores)
         for (int core = 0; core < CPU_SETSIZE; core++)
-            if (CPU_ISSET(core, &threads->cores) && ranks_on(threads, core) < ranks_on(threads, best))
+            if (CPU_ISSET(core, &threads->cores) && threads->on[core] < threads->on[best])
                 best = core;
-    me->core = best;
+    set_core(me, best);
     pthread_mutex_unlock(&threads->placing);
     if (best == here)
         return;

@@ -1,4 +1,5 @@
 #include "fault.h"
+#include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
@@ -72,6 +73,8 @@ void fault_tell(const char *message) {
     add_word("}}\n");
     for (size_t at = 0; at < fault.n;) {
         ssize_t wrote = write(STDOUT_FILENO, fault.text + at, fault.n - at);
+        if (wrote < 0 && errno == EINTR)
+            continue;
         if (wrote <= 0)
             return;
         at += (size_t)wrote;

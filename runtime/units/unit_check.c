@@ -11,33 +11,24 @@ enum { ZEROS = 0, ONES = 0xff };
 
 /* ---- comparisons ---- */
 
-/* Copies an operand after a run. Returns NULL if there is no memory, or no such operand. */
-static char *operand_copy(const struct trial *t, enum operand operand) {
-    char *copy = t->room[operand].bytes > 0 ? malloc((size_t)t->room[operand].bytes) : NULL;
-    if (copy)
-        t->memory->get(&t->room[operand], copy);
-    return copy;
-}
-
-/* Returns the first byte in which an operand differs from a copy; -1: none. */
-static int64_t first_difference(const struct trial *t, enum operand operand, const char *copy) {
-    char *now = copy ? operand_copy(t, operand) : NULL;
-    int64_t i = 0, n = t->room[operand].bytes;
-    while (now && i < n && now[i] == copy[i])
-        i++;
-    free(now);
-    return now && i < n ? i : -1;
-}
-
 /* The results of a run, by operand; NULL: not written. */
 struct results {
     char *of[NOPERANDS];
 };
-static struct results copy_results(const struct trial *t, enum unit_operation op) {
-    struct results results;
-    for (int operand = 0; operand < NOPERANDS; operand++)
-        results.of[operand] = trial_writes(t, op, operand) && operand != OPERAND_work ? operand_copy(t, operand) : NULL;
-    return results;
+/* Copies the results of an operation that has just run. Returns false if there is no memory. */
+static bool copy_results(const struct trial *t, enum unit_operation op, struct results *results) {
+    bool ok = true;
+    for (int operand = 0; operand < NOPERANDS; operand++) {
+        const struct room *room = &t->room[operand];
+        if (room->bytes == 0 || operand == OPERAND_work || !trial_writes(t, op, operand))
+            continue;
+        char *copy = malloc((size_t)room->bytes);
+        if (copy)
+            t->memory->get(room, copy);
+        ok = ok && copy;
+        results->of[operand] = copy;
+    }
+    return ok || trial_says(t, op, "cannot be checked: there is no memory to keep what it makes");
 }
 static void free_results(struct results *results) {
     for (int operand = 0; operand < NOPERANDS; operand++)
@@ -48,7 +39,8 @@ static void free_results(struct results *results) {
 static bool compare_results(const struct trial *t, enum unit_operation op, const struct results *results, bool again) {
     for (int operand = 0; operand < NOPERANDS; operand++) {
         bool padded = operand == OPERAND_stash || operand == OPERAND_extra; /* may have bytes that nobody writes */
-        int64_t at = again || !padded ? first_difference(t, operand, results->of[operand]) : -1;
+        bool compared = results->of[operand] && (again || !padded);
+        int64_t at = compared ? trial_difference(t, operand, results->of[operand]) : -1;
         if (at >= 0 && again)
             return trial_says(t, op,
                               "is not deterministic: called twice with the same operands, it writes %s "
@@ -70,17 +62,13 @@ static bool compare_results(const struct trial *t, enum unit_operation op, const
 static bool check_operation(struct trial *t, enum unit_operation op, const struct results *made_on_ones,
                             struct results *zeros, struct results *ones) {
     char *before[NOPERANDS];
-    bool ok = trial_run(t, op, ZEROS);
-    *zeros = copy_results(t, op);
-    *ones = (struct results){{NULL}};
+    bool ok = trial_run(t, op, ZEROS) && copy_results(t, op, zeros);
     ok = ok && trial_run(t, op, ZEROS) && compare_results(t, op, zeros, true);
     memcpy(before, t->value, sizeof before);
     for (int operand = 0; operand < NOPERANDS; operand++)
         if (made_on_ones && made_on_ones->of[operand])
             t->value[operand] = made_on_ones->of[operand];
-    ok = ok && trial_run(t, op, ONES) && compare_results(t, op, zeros, false);
-    if (ok)
-        *ones = copy_results(t, op);
+    ok = ok && trial_run(t, op, ONES) && compare_results(t, op, zeros, false) && copy_results(t, op, ones);
     memcpy(t->value, before, sizeof before);
     return ok;
 }
@@ -96,7 +84,7 @@ static void keep_results(struct trial *t, const struct results *results) {
 static bool check_without_dx(struct trial *t, const struct results *with) {
     t->without_dx = true;
     bool ok = trial_run(t, UNIT_INPUT, ZEROS);
-    int64_t at = ok ? first_difference(t, OPERAND_extra, with->of[OPERAND_extra]) : -1;
+    int64_t at = ok ? trial_difference(t, OPERAND_extra, with->of[OPERAND_extra]) : -1;
     if (at >= 0)
         ok = trial_says(t, UNIT_INPUT, "writes extra differently, from byte %lld on, where dx is NULL", (long long)at);
     t->without_dx = false;
@@ -114,16 +102,16 @@ static bool check_addition(struct trial *t, const struct results *once) {
     t->add = true;
     bool ok = trial_run(t, UNIT_WEIGHT, ZEROS);
     t->add = false;
-    float *two = ok ? (float *)(void *)operand_copy(t, OPERAND_dw) : NULL;
+    const float *two = (const float *)(const void *)t->now;
+    t->memory->get(&t->room[OPERAND_dw], t->now);
     for (int64_t i = 0; i < n; i++)
         most = fabsf(one[i]) > most ? fabsf(one[i]) : most;
-    for (int64_t i = 0; two && ok && i < n; i++)
+    for (int64_t i = 0; ok && i < n; i++)
         if (fabsf(two[i] - 2 * one[i]) > 1e-3f * most)
             ok = trial_says(t, UNIT_WEIGHT,
                             "does not add to dw where `add` is true: number %lld is %g, and was %g before a second "
                             "gradient of %g",
                             (long long)i, (double)two[i], (double)one[i], (double)one[i]);
-    free(two);
     return ok;
 }
 
@@ -161,7 +149,7 @@ bool unit_same(const struct rt_layer *a, const struct rt_layer *b) {
 }
 
 bool units_check(const struct rt_program *p, const struct unit_memory *memory, char *why, size_t nwhy) {
-    enum { MOST = 256 }; /* further ones go unchecked */
+    enum { MOST = 256 }; /* further ones are checked for each layer */
     const struct rt_layer *done[MOST];
     int n = 0;
     for (int s = 0; s < p->stages; s++)
@@ -169,11 +157,12 @@ bool units_check(const struct rt_program *p, const struct unit_memory *memory, c
             int k = 0;
             while (l->unit && k < n && !unit_same(done[k], l))
                 k++;
-            if (!l->unit || k < n || n == MOST)
+            if (!l->unit || k < n)
                 continue;
             if (!unit_check(p->model, l, memory, why, nwhy))
                 return false;
-            done[n++] = l;
+            if (n < MOST)
+                done[n++] = l;
         }
     return true;
 }
@@ -199,14 +188,12 @@ static bool forward_moved(struct trial *t, enum operand operand, const float *at
     for (int64_t i = 0; i < n; i++)
         value[i] = (float)((double)kept[i] + step * (double)direction[i]);
     bool ok = trial_run(t, UNIT_FORWARD, ZEROS);
-    char *y = ok ? operand_copy(t, OPERAND_y) : NULL;
-    if (y)
-        *sum = product_of((const float *)(const void *)y, (const float *)(const void *)t->value[OPERAND_dy],
-                          t->room[OPERAND_y].bytes / 4);
-    free(y);
+    t->memory->get(&t->room[OPERAND_y], t->now);
+    *sum = product_of((const float *)(const void *)t->now, (const float *)(const void *)t->value[OPERAND_dy],
+                      t->room[OPERAND_y].bytes / 4);
     memcpy(value, kept, (size_t)n * sizeof *kept);
     free(kept);
-    return ok && y;
+    return ok;
 }
 
 /* Compares the gradient of n numbers of an operand with differences along its signs, some of them turned, so that the
@@ -235,44 +222,39 @@ static bool compare_slope(struct trial *t, enum operand operand, int64_t from, i
     return ok;
 }
 
-/* Runs a forward and both gradients, and keeps their results in the trial. */
-static bool run_operations(struct trial *t, char **dx, char **dw) {
-    for (int op = 0; op < UNIT_OPERATIONS; op++) {
+/* Runs a forward and both gradients, and keeps their results as the trial's values. */
+static bool run_operations(struct trial *t) {
+    bool ok = true;
+    for (int op = 0; ok && op < UNIT_OPERATIONS; op++) {
+        struct results results = {{NULL}};
         if (!unit_has(t->l->unit, op))
             continue;
-        if (!trial_run(t, op, ZEROS))
-            return false;
-        struct results results = copy_results(t, op);
-        keep_results(t, &results);
+        ok = trial_run(t, op, ZEROS) && copy_results(t, op, &results);
+        if (ok)
+            keep_results(t, &results);
         free_results(&results);
-        if (op == UNIT_INPUT)
-            *dx = operand_copy(t, OPERAND_dx);
-        if (op == UNIT_WEIGHT)
-            *dw = operand_copy(t, OPERAND_dw);
     }
-    return true;
+    return ok;
 }
 
 int unit_slopes(const struct rt_model *m, const struct rt_layer *l, const struct unit_memory *memory,
                 struct unit_slope *slope, char *why, size_t nwhy) {
     struct trial t = {.m = m, .l = l, .memory = memory, .why = why, .nwhy = nwhy};
-    char *dx = NULL, *dw = NULL;
     int n = 0;
     snprintf(why, nwhy, "no memory to check unit '%s'", l->unit->name);
-    bool ok = unit_trial_open(&t) && run_operations(&t, &dx, &dw);
-    ok = ok && (dx || t.room[OPERAND_dx].bytes == 0) && (dw || !unit_has(l->unit, UNIT_WEIGHT));
+    bool ok = unit_trial_open(&t) && run_operations(&t);
+    const float *dx = (const float *)(const void *)t.value[OPERAND_dx];
+    const float *dw = (const float *)(const void *)t.value[OPERAND_dw];
     slope[n].name = "x";
-    ok = ok && compare_slope(&t, OPERAND_x, 0, (int64_t)l->rows * l->in, (const float *)(const void *)dx, &slope[n++]);
+    ok = ok && compare_slope(&t, OPERAND_x, 0, (int64_t)l->rows * l->in, dx, &slope[n++]);
     int64_t from = 0;
     for (int i = 0; ok && i < l->unit->nparameters && unit_has(l->unit, UNIT_WEIGHT); i++, n++) {
         const struct rt_unit_parameter *p = &l->unit->parameter[i];
         int64_t count = p->ndims == 1 ? p->dim[0] : p->dim[0] * p->dim[1];
         slope[n].name = p->name;
-        ok = compare_slope(&t, OPERAND_w, from, count, (const float *)(const void *)dw + from, &slope[n]);
+        ok = compare_slope(&t, OPERAND_w, from, count, dw + from, &slope[n]);
         from += count;
     }
-    free(dx);
-    free(dw);
     unit_trial_close(&t);
     return ok ? n : -1;
 }

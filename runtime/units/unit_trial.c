@@ -97,6 +97,7 @@ static void draw_weights(const struct trial *t) {
 bool unit_trial_open(struct trial *t) {
     memset(t->room, 0, sizeof t->room);
     memset(t->value, 0, sizeof t->value);
+    int64_t most = 0;
     for (int operand = 0; operand < NOPERANDS; operand++) {
         int64_t bytes = bytes_of_operand(t, operand);
         if (bytes == 0)
@@ -107,6 +108,12 @@ bool unit_trial_open(struct trial *t) {
             snprintf(t->why, t->nwhy, "no memory to check unit '%s'", t->l->unit->name);
             return false;
         }
+        most = bytes > most ? bytes : most;
+    }
+    t->now = malloc((size_t)most);
+    if (!t->now) {
+        snprintf(t->why, t->nwhy, "no memory to check unit '%s'", t->l->unit->name);
+        return false;
     }
     static const uint8_t drawn[] = {OPERAND_x, OPERAND_dy, OPERAND_tokens, OPERAND_targets, OPERAND_seed};
     for (size_t i = 0; i < sizeof drawn; i++)
@@ -122,6 +129,7 @@ void unit_trial_close(struct trial *t) {
             t->memory->close(&t->room[operand]);
         free(t->value[operand]);
     }
+    free(t->now);
 }
 
 /* ---- runs ---- */
@@ -175,6 +183,15 @@ static bool says_fault(const struct trial *t, enum unit_operation op, const stru
     return trial_says(t, op, "touches address %p, where none of its operands is", (const void *)fault->address);
 }
 
+int64_t trial_difference(const struct trial *t, enum operand operand, const char *copy) {
+    const struct room *room = &t->room[operand];
+    int64_t i = 0;
+    t->memory->get(room, t->now);
+    while (i < room->bytes && t->now[i] == copy[i])
+        i++;
+    return i < room->bytes ? i : -1;
+}
+
 /* Returns whether an operand and what is around it are as they may be after a call. */
 static bool check_operand(const struct trial *t, enum unit_operation op, enum operand operand) {
     const struct room *room = &t->room[operand];
@@ -185,16 +202,9 @@ static bool check_operand(const struct trial *t, enum unit_operation op, enum op
                           operand_name[operand], (long long)room->bytes);
     if (trial_writes(t, op, operand) || !trial_has(t, op, operand))
         return true;
-    char *now = malloc((size_t)room->bytes);
-    int64_t i = 0;
-    if (now)
-        t->memory->get(room, now);
-    while (now && i < room->bytes && now[i] == t->value[operand][i])
-        i++;
-    bool same = !now || i == room->bytes;
-    free(now);
-    return same ||
-           trial_says(t, op, "writes byte %lld of %s, which it may only read", (long long)i, operand_name[operand]);
+    int64_t at = trial_difference(t, operand, t->value[operand]);
+    return at < 0 ||
+           trial_says(t, op, "writes byte %lld of %s, which it may only read", (long long)at, operand_name[operand]);
 }
 
 bool trial_run(struct trial *t, enum unit_operation op, int fill) {

@@ -8,8 +8,9 @@
     X(x, "RRR")                                                                                                        \
     X(y, "WRR")                                                                                                        \
     X(stash, "WRR")                                                                                                    \
-    X(extra, "-WR") X(work, "WWW") X(w, "RRR") X(dw, "--W") X(dy, "-RR") X(dx, "-W-") X(tokens, "RRR")                 \
-        X(targets, "RRR") X(seed, "RRR")
+    X(extra, "-WR")                                                                                                    \
+    X(work, "WWW") X(w, "RRR") X(dw, "--W") X(dy, "-RR") X(dx, "-W-") X(tokens, "RRR") X(targets, "RRR")               \
+        X(seed, "RRR")
 #define X(name, ...) OPERAND_##name,
 enum operand { OPERANDS(X) NOPERANDS };
 #undef X
@@ -20,6 +21,7 @@ struct trial {
     const struct unit_memory *memory;
     struct room room[NOPERANDS]; /* bytes 0: the unit has no such operand */
     char *value[NOPERANDS];      /* what an operand is before a call that reads it */
+    char *now;                   /* room to read any operand after a call */
     bool without_dx, add;        /* of the next call */
     char *why;
     size_t nwhy;
@@ -32,6 +34,8 @@ bool trial_writes(const struct trial *t, enum unit_operation op, enum operand op
 /* Runs an operation with what it writes filled with a byte, except dw if it is added to, which is set to its value.
  * Returns false and sets why if it touches anything else. */
 bool trial_run(struct trial *t, enum unit_operation op, int fill);
+/* Returns the first byte in which an operand now differs from a copy; -1: none. */
+int64_t trial_difference(const struct trial *t, enum operand operand, const char *copy);
 bool trial_says(const struct trial *t, enum unit_operation op, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 extern const char *const operand_name[NOPERANDS];
