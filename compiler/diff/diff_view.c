@@ -67,8 +67,7 @@ static uint32_t draw_flags(const struct source *source, int i) {
     int half = diff_half(source->s, i);
     return (op->critical ? VIEW_CRITICAL : 0u) | (half == 1 ? VIEW_UPPER : 0u) | (half == 2 ? VIEW_LOWER : 0u) |
            (diff_changed(op) || is_root ? 0u : VIEW_FADED) | (op->moved ? VIEW_MOVED : 0u) |
-           (op->reordered ? VIEW_REORDERED : 0u) | (op->match < 0 && !op->split ? VIEW_ALONE : 0u) |
-           (is_root ? VIEW_ROOT : 0u);
+           (op->reordered ? VIEW_REORDERED : 0u) | (op->match < 0 && !op->split ? VIEW_ALONE : 0u);
 }
 
 /* Returns 1 + 2 * number + side of the root that made an operation earlier or later; 0: none, or itself. */
@@ -140,7 +139,6 @@ void emit_diff_view(struct text *t, const struct diff *diff) {
     struct view_head head = {.measure = diff_measure(diff, false),
                              .end = diff_span(diff),
                              .stages = diff_several_stages(diff->side[0]) || diff_several_stages(diff->side[1]),
-                             .slices = diff->side[0]->n ? diff->side[0]->op[0].slices : 0,
                              .limit = limit,
                              .top = band_top(fmax(plan, 0), limit),
                              .panels = 3,

@@ -11,7 +11,7 @@ struct column {
 void column_put(struct column *column, int64_t v);
 void column_write(struct text *t, struct column *column); /* ends the column, and writes it in base64 */
 
-enum { KEY_SIZE = 7 };
+enum { KEY_SIZE = 8 };
 struct table {
     struct map map;
     int32_t (*key)[KEY_SIZE];

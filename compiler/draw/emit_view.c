@@ -227,7 +227,6 @@ void emit_view(struct text *t, const struct program *p, const struct timeline *t
                              .by = style->by,
                              .sends = style->with & WITH_SENDS,
                              .stages = several_stages(p),
-                             .slices = p->names.slices,
                              .limit = limit,
                              .top = band_top((double)plan, limit),
                              .joins = joins_of(p) == 0 ? NULL : repeated_text(p, tl, &measure),

@@ -98,9 +98,10 @@ static int64_t near_ticks(const struct view *view, int64_t predicted, int64_t re
 /* ---- names ---- */
 
 int32_t view_symbol(struct view *view, const struct names *names, const struct instr *x) {
-    int32_t inst = is_job(x->op) ? -1 : x->inst;
-    int32_t key[KEY_SIZE] = {x->op,   x->stage,      x->part << 8 | x->last,           inst,
-                             x->peer, x->batch >= 0, x->op == OP_U ? 0 : names->slices};
+    int32_t inst = is_job(x->op) ? -1 : x->inst, member = names->member ? x->stage : -1;
+    int32_t stage = has_cost(x->op) ? member_at(names, x->stage).stage : x->stage;
+    int32_t key[KEY_SIZE] = {
+        x->op, stage, x->part << 8 | x->last, inst, x->peer, x->batch >= 0, x->op == OP_U ? 0 : names->slices, member};
     size_t n = view->symbol.n;
     int32_t symbol = table_number(&view->symbol, key);
     if (view->symbol.n == n)
@@ -122,7 +123,7 @@ int32_t view_symbol(struct view *view, const struct names *names, const struct i
     put_string(&view->symbols, before.n ? before.s : "");
     put(&view->symbols, ",");
     put_string(&view->symbols, after.n ? after.s : "");
-    put(&view->symbols, ",%d,%d]", x->stage, x->op == OP_U ? 0 : names->slices);
+    put(&view->symbols, ",%d,%d]", stage, x->op == OP_U ? 0 : names->slices);
     GROW(view->last, view->last_cap, view->symbol.n);
     view->last[symbol] = (struct last){0};
     view->last[symbol].field[BATCH] = -1;
@@ -334,8 +335,8 @@ static void put_view_head(struct text *t, const struct view *view) {
         number(view->grain / head->measure.one, a));
     put(t, ",\"end\":%lld,\"from\":%lld,\"to\":%lld", (long long)ticks(view, head->end),
         (long long)ticks(view, head->from), (long long)ticks(view, head->to > 0 ? head->to : head->end));
-    put(t, ",\"by\":\"%s\",\"sends\":%s,\"stages\":%s,\"slices\":%d", by[head->by], head->sends ? "true" : "false",
-        head->stages ? "true" : "false", head->slices);
+    put(t, ",\"by\":\"%s\",\"sends\":%s,\"stages\":%s", by[head->by], head->sends ? "true" : "false",
+        head->stages ? "true" : "false");
     put(t, ",\"limit\":%s,\"top\":%s,\"joins\":%s,\"panels\":%d", number_or_null(head->limit, b),
         number_or_null(head->top, c), head->joins ? quoted(head->joins) : "null", head->panels);
     put(t, ",\"titles\":[%s", quoted(head->title[0]));

@@ -12,8 +12,7 @@ enum {
     VIEW_FADED = 8, /* these and the following are for diffs: unchanged but for its time */
     VIEW_MOVED = 16,
     VIEW_REORDERED = 32,
-    VIEW_ALONE = 64, /* only one side has it */
-    VIEW_ROOT = 128
+    VIEW_ALONE = 64 /* only one side has it */
 };
 
 /* Something that an operation needs. */
@@ -41,10 +40,9 @@ struct view_head {
     double end, from, to; /* to 0: to the end */
     enum color_by by;
     bool sends, stages; /* sends: draw all messages; stages: names include the stage */
-    int slices;
-    double limit, top; /* bytes: a rank's memory; the top of the curves */
-    const char *joins; /* meaning of the lines where lanes join; NULL: there are none */
-    int panels;        /* 1, or 3 for a diff */
+    double limit, top;  /* bytes: a rank's memory; the top of the curves */
+    const char *joins;  /* meaning of the lines where lanes join; NULL: there are none */
+    int panels;         /* 1, or 3 for a diff */
     const char *title[2];
     const char *note; /* a sentence about the whole picture, or "" */
 };
@@ -59,8 +57,8 @@ int32_t view_tensor(struct view *view, const struct names *names, const struct b
 int32_t view_text(struct view *view, const char *note); /* returns the number of a diff's note */
 /* Begins the next side, whose operations are numbered from 0. end: its makespan */
 void view_side(struct view *view, double end);
-/* Begins a row, whose operations follow, in order of time. who: "rank 3"; ranks: [from, to] runs, as JSON. plan: bytes
- * of its memory; -1: unknown */
+/* Begins a row, whose operations follow, in order of time. ranks: [from, to] runs, as JSON. plan: bytes of its memory;
+ * -1: unknown */
 void view_row(struct view *view, const char *ranks, int64_t plan);
 void view_lane(struct view *view, const char *name); /* begins the row's next lane */
 void view_put(struct view *view, const struct view_op *op);

@@ -10,7 +10,7 @@
 //   parts.js   the elements around the canvas               move.js    mouse, touch and keys
 //   view.js    the picture in a page: what is in sight, selected, found; page.js  the static pages
 //
-//   const view = makeView(host, { height, look, changed });   // host: an element; height(): most pixels of the window
+//   const view = makeView(host, { height, changed });         // host: an element; height(): most pixels of the window
 //   view.show(readTimeline(text), keep);                      // keep: keeps the visible time if the end is the same
 //   view.mark([{ name, match(title), near(title), before }]); // frames operations in red, or flags their neighbours
 //   view.clear();
@@ -25,7 +25,7 @@
 //   sides             one, or A and B: { end, rows: [{ ranks: [[from, to]…], plan, lanes: [[name, operations]…],
 //                     memory: [changes], joins: [time…] }] }; a row's first lane, named "", has its jobs
 //   columns           numbers per operation, in order: side by side, row by row, lane by lane; base64
-//   by, sends, stages, slices, limit, top, joins, panels, titles, notes, note: as in compiler/draw/view.h
+//   by, sends, stages, limit, top, joins, panels, titles, notes, note: as in compiler/draw/view.h
 //
 // A column is bytes: signed integers v as varints of zigzag codes, 7 bits a byte, lowest first. A zero, then n, stands
 // for n + 1 zeros. Each integer is the difference from a prediction. It mostly comes from the operation before of the
@@ -44,7 +44,7 @@
 //
 // per change of memory: memory_time  since the change before, minus that change's own; memory_bytes  more than before
 
-const CRITICAL = 1, UPPER = 2, LOWER = 4, FADED = 8, MOVED = 16, REORDERED = 32, ALONE = 64, ROOT = 128; // as in view.h
+const CRITICAL = 1, UPPER = 2, LOWER = 4, FADED = 8, MOVED = 16, REORDERED = 32, ALONE = 64; // as in view.h
 
 function bytesOf(base64) {
   const text = atob(base64), bytes = new Uint8Array(text.length);

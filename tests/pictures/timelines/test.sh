@@ -117,6 +117,16 @@ limits() { show schedules/1f1b.lua --cluster "$room/limit.lua" --format svg | gr
 expect "a limit under each rank" "4 4" "$(limits " 9 B") $(limits "")"
 expect "no limit line without a limit" 0 "$(show schedules/1f1b.lua --format svg | grep -c 'limit')"
 
+# A page's data also name a team's job by its member where the team's ranks have rows of their own, and without it where
+# they share one: stage 0's rank 0 also computes stage 16.
+cat >"$room/own.lua" <<'EOF'
+return schedule { workers = 18, stages = 17, batches = 2, w = function(s)
+  local team = s == 0 and { 0, 1 } or s == 1 and { 2, 3 } or s == 16 and { 0 } or { s + 2 }
+  return team, team end }
+EOF
+expect "jobs of teams with one row and with several" '"0.0F","",0 "0.1F","",0 "1F","",1' \
+    "$(show "$room/own.lua" --format html | grep -oE '"(0\.0|0\.1|1|1\.[01])F","",[0-9]+' | paste -sd' ')"
+
 # Messages as arrows, on request.
 arrows() { show schedules/1f1b.lua "$@" | grep -c '^<path class="m"'; }
 expect "arrows" "0 48" "$(arrows --format svg) $(arrows --format svg --with sends)"
