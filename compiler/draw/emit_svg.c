@@ -131,9 +131,8 @@ static void put_job(struct text *t, const struct picture *picture, int r, int i)
         box.height = picture->row / 2;
         box.y += half == 2 ? box.height : 0;
     }
-    put(t, "<rect class=\"o%s\" fill=\"#%06x\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"",
+    put(t, "<rect class=\"o%s\" fill=\"#%06x\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\">",
         picture->path[r][i] ? " c" : "", box.fill, box.x, box.y, box.width, box.height);
-    put(t, ">");
     put_title(t, picture, r, i, shared ? short_name(&plain, &of) : short_name(&names, x), of.stage);
     put(t, "</rect>\n");
     put_name(t, shared ? &plain : &names, shared ? &of : x, &box, picture->names);
@@ -154,10 +153,10 @@ static void put_lanes(struct text *t, const struct picture *picture, int r) {
             continue;
         double from = x_of(&picture->time, picture->tl->start[r][i]),
                y = picture->y[r] + picture->row + LANE * (row[x->lane] - 1) + 1;
-        put(t, "<rect class=\"o%s\" fill=\"#%06x\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%d\"",
+        put(t,
+            "<rect class=\"o%s\" fill=\"#%06x\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%d\"><title>%s; rank %d",
             picture->path[r][i] ? " c" : "", paint_of(x, BY_OP).fill, from, y,
-            x_of(&picture->time, picture->tl->end[r][i]) - from, LANE - 2);
-        put(t, "><title>%s; rank %d", short_name(&picture->p->names, x), r);
+            x_of(&picture->time, picture->tl->end[r][i]) - from, LANE - 2, short_name(&picture->p->names, x), r);
         put_times(t, picture, r, i);
         put(t, "</title></rect>\n");
     }

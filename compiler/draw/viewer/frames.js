@@ -20,7 +20,7 @@ function makeFrames(c) {
     whole = Object.assign(document.createElement('canvas'), { width: WIDE, height: H });
     wholeY = f.y;
     const w = whole.getContext('2d'), pixels = w.createImageData(WIDE, H);
-    paintPixels({ ...f, from: 0, to: f.timeline.end }, new Uint32Array(pixels.data.buffer), WIDE, H, 1);
+    paintPixels({ ...f, from: 0, to: f.timeline.end }, new Uint32Array(pixels.data.buffer), WIDE, H);
     w.putImageData(pixels, 0, 0);
     return whole;
   }
@@ -33,7 +33,7 @@ function makeFrames(c) {
       const exact = fine || spent < 10 || countInSight(f) < MANY, begin = performance.now();
       if (exact) {
         if (!image || image.width !== W || image.height !== H) image = c.createImageData(W, H);
-        paintPixels(f, new Uint32Array(image.data.buffer), W, H, 1);
+        paintPixels(f, new Uint32Array(image.data.buffer), W, H);
         spent = performance.now() - begin;
       }
       paintFrame(c, f, exact ? image : wholeOf(f, H), exact);

@@ -5,7 +5,7 @@
 const RULER = 24, HEADING = 24, JOB = 22, LANE = 12, MEMORY = 30, GAP = 7, LOW = 6, TOP = 4; // LOW: lower rows touch
 
 function entriesOf(timeline, unfold) {
-  const entry = (row, delta) => ({ row, delta, who: ranksText(row), count: row.ranks.reduce((sum, [a, b]) => sum + b - a + 1, 0) });
+  const entry = (row, delta) => ({ row, delta, who: ranksText(row), count: countOf(row) });
   const each = row => row.ranks.flatMap(([a, b]) => Array.from({ length: b - a + 1 }, (_, i) => ({ row, delta: false, who: `rank ${a + i}`, count: 1 })));
   const [a, b] = [0, 1].map(side => timeline.rows.filter(row => row.side === side));
   if (timeline.panels === 1) return [unfold ? a.flatMap(each) : a.map(row => entry(row, false))];
@@ -40,7 +40,7 @@ function layoutOf(timeline, height, look) {
       y += touch ? 0 : GAP * k;
     }
   }
-  return { entries: all, titles, bottom: y, k, job, height: Math.min(height, RULER + Math.ceil(y)), left: 92 };
+  return { entries: all, titles, bottom: y, job, height: Math.min(height, RULER + Math.ceil(y)), left: 92 };
 }
 
 function entryAt(layout, y) { // the entry at a height, with its part: 'jobs', a lane, 'memory' or ''

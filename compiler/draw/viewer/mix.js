@@ -3,6 +3,8 @@
 
 const rgbOf = hex => [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16));
 
+const HUES = 144; // hues repeat after these: 144 * 137.5 is a multiple of 360
+
 function hueOf(number, light) { // same as compiler/draw/colors.c: hues by the golden angle
   const hue = (number * 137.5 + 205) % 360, a = 0.6 * Math.min(light, 1 - light);
   return [0, 8, 4].map(n => {
@@ -25,7 +27,7 @@ function paletteOf(timeline, by, paper) {
   const { ops, n, symbols, kinds } = timeline, paint = new Uint16Array(n), colours = [], number = new Map();
   for (let i = 0; i < n; i++) {
     const [kind, , , stage] = symbols[ops.symbol[i]], [, , fill, light] = kinds[kind], faded = ops.flags[i] & FADED;
-    const hue = by === 'op' || !light || kind === kinds.length - 1 ? -1 : by === 'mb' ? ops.batch[i] : stage;
+    const hue = by === 'op' || !light || kind === kinds.length - 1 ? -1 : (by === 'mb' ? ops.batch[i] : stage) % HUES;
     const key = (kind * 2 + (faded ? 1 : 0)) * 4194304 + hue + 1;
     let p = number.get(key);
     if (p === undefined) {

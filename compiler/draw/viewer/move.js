@@ -37,11 +37,11 @@ function moveWithMouse(parts, go) {
   });
   for (const end of ['pointerup', 'pointercancel']) addEventListener(end, event => {
     pointers.delete(event.pointerId);
-    if (drag && !drag.moved && end === 'pointerup') go.click(...drag.from);
+    if (drag && !drag.moved && end === 'pointerup' && go.open()) go.click(...drag.from);
     drag = null;
   });
   rows.addEventListener('pointerleave', () => { if (go.open()) go.hover(-1, -1); });
-  rows.addEventListener('dblclick', () => go.all());
+  rows.addEventListener('dblclick', () => { if (go.open()) go.all(); });
 
   function pinch(id, x) {
     const [other] = [...pointers].filter(([k]) => k !== id).map(([, v]) => v), before = Math.abs(pointers.get(id) - other), now = Math.abs(x - other);

@@ -45,7 +45,8 @@ function labelsOf(timeline, i) {
 }
 
 const runsOf = ranks => ranks.map(([a, b]) => (a === b ? `${a}` : `${a}${b > a + 1 ? '–' : ', '}${b}`)).join(', ');
-const ranksText = row => `${row.ranks.length > 1 || row.ranks[0][0] < row.ranks[0][1] ? 'ranks' : 'rank'} ${runsOf(row.ranks)}`;
+const countOf = row => row.ranks.reduce((sum, [a, b]) => sum + b - a + 1, 0);
+const ranksText = row => `${countOf(row) > 1 ? 'ranks' : 'rank'} ${runsOf(row.ranks)}`;
 
 function rowOf(timeline, i) { // the row of an operation
   const { rows } = timeline;

@@ -1,4 +1,4 @@
-// What operations need, and what needs them. Reading this takes longer than everything else, so it is deferred until
+// Reads what operations need, and what needs them. It takes longer than reading everything else, so it is deferred until
 // someone asks for it, or until the page is idle.
 
 const needColumns = ['need_row', 'need_op', 'need_tensor', 'need_batch', 'need_bytes', 'need_from', 'need_to', 'need_before', 'need_took'];

@@ -32,7 +32,7 @@ function makeParts(host) {
 // Hides the controls that a timeline has no use for.
 function offer(host, timeline, layout, canRecompile) {
   const show = (name, yes) => host.querySelector(`.v-only-${name}`).classList.toggle('v-none', !yes);
-  const shared = timeline.rows.some(row => row.ranks.length > 1 || row.ranks[0][0] < row.ranks[0][1]);
+  const shared = timeline.rows.some(row => countOf(row) > 1);
   show('lanes', canRecompile);
   show('needs', timeline.panels === 1);
   show('memory', timeline.rows.some(row => row.memory.time.length > 0));

@@ -24,7 +24,7 @@ function describe(f, { region, op, entry, time, next, part }) {
   const { timeline } = f, { ops } = timeline;
   if (op >= 0) return explain(f, op, entry);
   if (region === 'ruler') return timeWithUnit(timeline, time);
-  if (region === 'names') return `${entry.who}: busy ${percentOf(rangeOf(timeline, f.from, f.to, entry.row.side).rows.find(r => r.row === entry.row).busy / (f.to - f.from))} of the time in sight`;
+  if (region === 'names') return `${entry.who}: busy ${percentOf(eachGap(timeline, entry.row, f.from, f.to, () => {}) / (f.to - f.from))} of the time in sight`;
   if (region === 'memory') {
     const { time: at, bytes } = entry.row.memory, i = firstAfter(at, 0, at.length, time) - 1;
     return `${entry.who}: ${amountOf(i < 0 ? 0 : bytes[i])} in use at ${timeWithUnit(timeline, time)}, of a plan of ${amountOf(entry.row.plan)}`;
@@ -36,8 +36,10 @@ function describe(f, { region, op, entry, time, next, part }) {
   return `${before}${timeWithUnit(timeline, ops.start[next])}; then ${nameOf(timeline, next)}${j >= 0 ? `, which ${needText(timeline, j)}` : ''}`;
 }
 
+const twinsOf = (timeline, i) => (timeline.panels > 1 ? [matchOf(timeline, i)].filter(twin => twin >= 0) : []);
+
 function explain(f, i, entry) { // title, needs and root
-  const { timeline } = f, twins = timeline.panels > 1 && matchOf(timeline, i) >= 0 ? [matchOf(timeline, i)] : [], needs = needsOf(timeline), lines = [];
+  const { timeline } = f, twins = twinsOf(timeline, i), needs = needsOf(timeline), lines = [];
   for (const op of [i, ...twins]) for (let j = needs.at[op]; j < needs.at[op + 1]; j++) lines.push(needText(timeline, j));
   const root = rootOf(f, i);
   if (root >= 0) lines.push(`root: ${titleOf(timeline, root)}`);
@@ -51,6 +53,6 @@ function rootOf(f, i) {
 
 function placeOf(f, i) { // what is highlighted with operation i
   const { timeline } = f, needs = needsOf(timeline), users = usersOf(timeline), of = op => Array.from({ length: needs.at[op + 1] - needs.at[op] }, (_, k) => [op, needs.at[op] + k]);
-  const twins = timeline.panels > 1 && matchOf(timeline, i) >= 0 ? [matchOf(timeline, i)] : [], later = [...users.op.subarray(users.at[i], users.at[i + 1])];
+  const twins = twinsOf(timeline, i), later = [...users.op.subarray(users.at[i], users.at[i + 1])];
   return { ...nothing(), op: i, twins, root: rootOf(f, i), needs: [i, ...twins].flatMap(of), users: later.flatMap(of).filter(([, j]) => needs.op[j] === i) };
 }

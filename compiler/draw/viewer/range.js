@@ -31,20 +31,21 @@ function blame(timeline, begin, end, next, add) {
   if (end > arrived) add('its own order, memory or launches', end - arrived);
 }
 
-// Returns { length, busy, rows: [{ row, busy, jobs }], waits: [[what, ticks]] }, the largest wait first; of a side
-function rangeOf(timeline, from, to, side = 0) {
+// Returns { busy, all, rows: [{ row, busy, jobs }], waits: [[what, ticks]] } of a side, the largest wait first; busy is a
+// share of all, the time of all ranks.
+function rangeOf(timeline, from, to, side) {
   const waits = new Map(), rows = [];
   let busy = 0, all = 0;
   for (const row of timeline.rows) {
     if (row.side !== side) continue;
-    const ranks = row.ranks.reduce((sum, [a, b]) => sum + b - a + 1, 0), lane = row.lanes[0];
+    const ranks = countOf(row), lane = row.lanes[0];
     const add = (what, ticks) => waits.set(what, (waits.get(what) || 0) + ticks * ranks);
     const own = eachGap(timeline, row, from, to, (a, b, next) => blame(timeline, a, b, next, add));
     rows.push({ row, busy: own, jobs: firstAfter(timeline.ops.start, lane.first, lane.end, to) - firstOf(timeline, lane, from) });
     busy += own * ranks;
     all += (to - from) * ranks;
   }
-  return { length: to - from, busy: all > 0 ? busy / all : 0, all, rows, waits: [...waits].sort((a, b) => b[1] - a[1]) };
+  return { busy: all > 0 ? busy / all : 0, all, rows, waits: [...waits].sort((a, b) => b[1] - a[1]) };
 }
 
 function rangeText(timeline, from, to) {

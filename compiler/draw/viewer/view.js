@@ -9,12 +9,11 @@ function inkOf(host, printing) { // the page's colours
   return { css, paper: rgbOf(long(css.paper)), idle: rgbOf(long(css.idle)) };
 }
 
-
-// options: { height(): the most CSS pixels of the window; look: {by, sends, lanes}; changed(look): the user chose
-// another; lanes: whether `changed` can bring lanes; global: whether keys work everywhere }
-function makeView(host, options = {}) {
+// options: { height(): the most CSS pixels of the window; changed({by, sends, lanes}): the user chose another look;
+// lanes: whether `changed` can bring lanes; global: whether keys work everywhere }
+function makeView(host, options) {
   const parts = makeParts(host), { stage, rows, map } = parts, c = rows.getContext('2d', { alpha: false }), m = map.getContext('2d', { alpha: false }), frames = makeFrames(c);
-  const look = { by: 'op', sends: false, lanes: false, memory: null, tall: false, unfold: false, ...options.look };
+  const look = { by: 'op', sends: false, lanes: false, memory: null, tall: false, unfold: false };
   let f = null, asked = 0, settle = 0, mapped = '', fixed = false, marks = [], printing = null;
 
   // ---- painting ----
@@ -55,6 +54,7 @@ function makeView(host, options = {}) {
   }
 
   function recolour() {
+    if (!f) return;
     f.ink = inkOf(host, printing);
     f.mixers = [makeMixer(f.timeline, paletteOf(f.timeline, look.by, f.ink.paper))];
     if (f.timeline.panels > 1) f.mixers.push(makeMixer(f.timeline, shiftPalette(f.timeline)));
@@ -68,10 +68,9 @@ function makeView(host, options = {}) {
     if (!f) return;
     f.width = stage.clientWidth;
     f.dpr = dpr();
-    f.layout = layoutOf(f.timeline, Math.max(140, Math.floor(printing ? 560 : options.height ? options.height() : 480)), look);
+    f.layout = layoutOf(f.timeline, Math.max(140, Math.floor(printing ? 560 : options.height())), look);
     if (f.width < 500) f.layout.left = 70;
-    f.y = Math.max(0, Math.min(f.y, f.layout.bottom - f.layout.height + RULER));
-    f.look = look;
+    scroll(f.y);
     parts.memory.checked = f.layout.entries.some(e => e.memory);
     mapped = '';
     frames.forget();
@@ -93,8 +92,12 @@ function makeView(host, options = {}) {
     see(t - (t - f.from) * w, t + (f.to - t) * w);
   }
 
+  function scroll(y) { // shows the rows from this height on, as far as there are rows
+    f.y = Math.max(0, Math.min(y, f.layout.bottom - f.layout.height + RULER));
+  }
+
   function pan(dx, dy) {
-    f.y = Math.max(0, Math.min(f.y + dy, f.layout.bottom - f.layout.height + RULER));
+    scroll(f.y + dy);
     const t = (dx / plotWidth(f)) * (f.to - f.from);
     see(f.from + t, f.to + t);
   }
@@ -103,7 +106,7 @@ function makeView(host, options = {}) {
     const { start, end } = f.timeline.ops, w = f.to - f.from, [b] = boxesOf(f, i), wide = (plotWidth(f) * (end[i] - start[i])) / 24;
     const out = start[i] < f.from || end[i] > f.to;
     if (out || wide < w / 8) see((start[i] + end[i]) / 2 - Math.min(w, wide * 4) / 2, (start[i] + end[i]) / 2 + Math.min(w, wide * 4) / 2);
-    if (b.y < RULER || b.y + b.h > f.layout.height) f.y = Math.max(0, Math.min(f.y + b.y - f.layout.height / 2, f.layout.bottom - f.layout.height + RULER));
+    if (b.y < RULER || b.y + b.h > f.layout.height) scroll(f.y + b.y - f.layout.height / 2);
   }
 
   function say(text) {
@@ -175,9 +178,9 @@ function makeView(host, options = {}) {
   }
 
   function findRank(r) {
-    const e = f.layout.entries.find(({ row, who }) => row.ranks.some(([a, b]) => a <= r && r <= b) && (row.ranks.length > 1 || row.ranks[0][0] < row.ranks[0][1] ? !who.startsWith('rank ') || who === `rank ${r}` : true));
+    const e = f.layout.entries.find(({ row, who }) => row.ranks.some(([a, b]) => a <= r && r <= b) && (who === `rank ${r}` || !who.startsWith('rank ')));
     if (!e) return false;
-    f.y = Math.max(0, Math.min(e.y - f.layout.height / 3, f.layout.bottom - f.layout.height + RULER));
+    scroll(e.y - f.layout.height / 3);
     say(describe(f, { region: 'names', op: -1, entry: e }));
     ask();
     return true;
@@ -294,9 +297,9 @@ function makeView(host, options = {}) {
   }
 
   new ResizeObserver(() => { if (f && !printing && stage.clientWidth !== f.width) arrange(); }).observe(stage);
-  addEventListener('resize', () => { if (f && !printing) arrange(); });
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { if (f) recolour(); });
-  new MutationObserver(() => { if (f) recolour(); }).observe(document.documentElement, { attributeFilter: ['data-theme'] });
+  addEventListener('resize', () => { if (!printing) arrange(); });
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', recolour);
+  new MutationObserver(recolour).observe(document.documentElement, { attributeFilter: ['data-theme'] });
   addEventListener('beforeprint', () => { // everything, in light colours
     if (!f || printing) return;
     printing = { from: f.from, to: f.to, y: f.y, tall: look.tall };
@@ -335,6 +338,7 @@ function makeView(host, options = {}) {
     show, mark, find, chosen,
     hit: (x, y) => hitAt(f, x, y),
     clear() {
+      clearTimeout(listing);
       f = null;
       parts.info.textContent = '';
       parts.legend.innerHTML = '';
