@@ -147,7 +147,7 @@ build/standin/libpianola-cuda.a: $(call cuda_objects,standin,layers device units
 	ar rcs $@ $^
 build/standin/pianola-cuda.pc: $(B)/pianola-host.pc
 	$(call pc,/..,/standin,pianola-cuda,CPU$(comma) as if on a GPU: for tests only,-lstdc++) >$@
-# Ranks as threads, over comm_put.cu, for tests/gpu/put/test.sh.
+# Ranks as threads, over comm_put.cu, for tests/gpu/put/test.sh and the matrix.
 build/standin/%.o: tests/gpu/put/%.cpp Makefile
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -O2 -g -fPIC -Itests/gpu/standin -Iruntime -MMD -MP -c -o $@ $<

@@ -21,7 +21,7 @@ TRANSPORTS = {
     "cuda": ("one", ["--device", "cuda"], CUDA),
     "cuda-eager": ("one", ["--device", "cuda", "--no-graph"], CUDA),
     "threads": ("one", ["--device", "cuda"],
-                {"PIANOLA_CUDA": BUILD + "/standin/libpianola-put.so", "STANDIN_PAGES": "1", "STANDIN_START": "launch"}),
+                {"PIANOLA_CUDA": BUILD + "/standin/libpianola-put.so", "STANDIN_PAGES": "1", **LATER}),
     "nccl": ("tcp.gpu", [], LATER),
     "nccl-mpi": ("mpi.gpu", [], LATER),
     "nccl-eager": ("tcp.gpu", ["--no-graph"], LATER),
@@ -48,7 +48,7 @@ class Schedules:
             texts = pool.map(lambda n: subprocess.run([PIANOLA, "show", schedule_file(n), "--format", "streams"],
                                                       capture_output=True, text=True).stdout, names)
         several = {n for n, t in zip(names, texts) if re.search("^updates ", t, re.M)}
-        self.of = {"all": names, "each": [n for n in names if n not in several], "several": sorted(several)}
+        self.of = {"each": [n for n in names if n not in several], "several": sorted(several)}
 
     def named(self, column):
         words = column.split()
@@ -218,11 +218,11 @@ def differ(got, wanted, holds):
 
 
 class Check:
-    def __init__(self, row, table, place, model, steps, reference, schedule, options, transport, holds):
-        self.table, self.feature, self.place, self.transport, self.schedule = table, row, place, transport, schedule
+    def __init__(self, feature, table, place, model, steps, reference, schedule, options, transport, holds):
+        self.table, self.feature, self.place, self.transport, self.schedule = table, feature, place, transport, schedule
         self.model, self.steps, self.reference = model, ["--steps", steps], reference
         self.options, self.holds = options, holds
-        self.label = " ".join([place, row, ":", schedule, *model, *options, "over", transport])
+        self.label = " ".join([place, feature, ":", schedule, *model, *options, "over", transport])
 
     def wanted(self, runner):
         """Returns the run to compare with, and what must hold."""
