@@ -5,6 +5,7 @@
  *
  * Anything may connect: a port scan, a health check, a rank of another run, an attacker. Ranks neither trust a caller
  * nor wait for it until it has proved that it has the ranks' secret. Each stranger causes one line of warning. */
+#include "store/seconds.h"
 #include "tcp_greet.h"
 #include "watch.h"
 #include <arpa/inet.h>
@@ -18,6 +19,26 @@
 enum { STRANGERS = 64 }; /* places for silent callers, in addition to the ranks */
 
 static const char all_start[] = "waits for all ranks to start"; /* for the watch */
+
+/* ---- what the user is told of a wait ---- */
+
+/* Seconds after which a rank says once whom it waits for, in case that rank was never started. */
+static const double PATIENCE = 5;
+
+struct wait {
+    double since;
+    bool told;
+};
+static int wait_left(const struct wait *wait) { /* in milliseconds; -1: nothing is left to say */
+    double left = PATIENCE - (seconds() - wait->since);
+    return wait->told ? -1 : left > 0 ? (int)(1e3 * left) + 1 : 0;
+}
+static void wait_tell(struct wait *wait, int rank, const char *what) {
+    if (wait->told || seconds() - wait->since < PATIENCE)
+        return;
+    fprintf(stderr, "pianola: rank %d %s\n", rank, what);
+    wait->told = true;
+}
 
 /* ---- callers ---- */
 
@@ -168,8 +189,8 @@ static const char *refusal(struct tcp *tcp, const struct hello *hello, int *verd
     return NULL;
 }
 
-/* Counts the missing ranks, and names them for the watch in case its deadline passes. */
-static int count_missing(struct tcp *tcp) {
+/* Counts the missing ranks, and names them, also for the watch in case its deadline passes. */
+static int count_missing(struct tcp *tcp, const char **names) {
     static char text[2][128];
     static int turn;
     int missing = 0, at = 0;
@@ -182,6 +203,7 @@ static int count_missing(struct tcp *tcp) {
     }
     snprintf(out + at, sizeof *text - (size_t)at, "%s to start", missing > 10 ? ", ..." : "");
     watch_phase(missing ? out : all_start);
+    *names = out;
     return missing;
 }
 
@@ -213,16 +235,20 @@ static void warn_of_strangers(const struct tcp *tcp) {
 
 static bool meet_all(struct tcp *tcp, const struct launch *how, char *why, size_t nwhy) {
     struct caller caller;
+    const char *names;
     if (!listen_for_all(tcp, how, why, nwhy))
         return false;
     warn_of_strangers(tcp);
-    for (int missing = count_missing(tcp); missing > 0;) {
+    struct wait wait = {seconds(), false};
+    for (int missing = count_missing(tcp, &names); missing > 0;) {
         bool came = false;
-        poll(tcp->poll, (nfds_t)poll_callers(tcp, 0), -1);
+        poll(tcp->poll, (nfds_t)poll_callers(tcp, 0), wait_left(&wait));
         while (next_caller(tcp, &caller))
             came |= decide(tcp, &caller);
         if (came)
-            missing = count_missing(tcp);
+            missing = count_missing(tcp, &names);
+        if (missing > 0)
+            wait_tell(&wait, tcp->rank, names);
     }
     tcp->address[0].port = (uint32_t)atoi(how->port);
     for (int r = 1; r < tcp->size; r++)
@@ -307,13 +333,15 @@ static bool greet_rank0(struct tcp *tcp, int fd, const char *addr) {
     return how == GREETED;
 }
 
-/* Calls rank 0 until it answers. Retries if the other side closes before it answers: it is shutting down, or is not one
- * of our ranks. */
-static int call_rank0(struct tcp *tcp, const struct launch *how, char *why, size_t nwhy) {
+/* Calls rank 0 until it answers. what: the text for this wait. Retries if the other side closes before it answers: it
+ * is shutting down, or is not one of our ranks. */
+static int call_rank0(struct tcp *tcp, const struct launch *how, const char *what, char *why, size_t nwhy) {
     char where[128];
     bool told = false;
     snprintf(where, sizeof where, " at %.64s, port %.8s,", how->addr, how->port);
-    for (int wait = 10;; nap(wait), wait = wait < 500 ? 2 * wait : wait) {
+    struct wait wait = {seconds(), false};
+    for (int pause = 10;; nap(pause), pause = pause < 500 ? 2 * pause : pause) {
+        wait_tell(&wait, how->rank, what);
         int fd = call_once(how, &told, why, nwhy);
         if (fd == -2)
             return -1;
@@ -332,7 +360,7 @@ static bool meet_rank0(struct tcp *tcp, const struct launch *how, char *why, siz
     static char text[128];
     snprintf(text, sizeof text, "waits for rank 0 to answer at %.64s, port %.8s", how->addr, how->port);
     watch_phase(text);
-    int fd = tcp->conn[0].fd = call_rank0(tcp, how, why, nwhy);
+    int fd = tcp->conn[0].fd = call_rank0(tcp, how, text, why, nwhy);
     if (fd < 0)
         return false;
     watch_phase(all_start);

@@ -242,6 +242,25 @@ Test(tcp_meet, the_deadline_names_who_is_missing, .timeout = 30) {
     leave_room();
 }
 
+Test(tcp_meet, after_five_seconds_ranks_say_whom_they_wait_for, .timeout = 30) {
+    new_room();
+    if (forked_until(0, 6))
+        meet_and_part(0, 4);
+    if (forked(2))
+        meet_and_part(2, 4);
+    cr_expect_eq(exit_of(0), 1);
+    cr_expect(strstr(said_by(0), "pianola: rank 0 waits for rank 1, 3 to start\n"), "%s", said_by(0));
+    exit_of(2);
+    cr_expect_not(strstr(said_by(2), "waits for all"), "%s", said_by(2)); /* rank 0 speaks for all */
+    char line[128];
+    snprintf(line, sizeof line, "pianola: rank 1 waits for rank 0 to answer at 127.0.0.1, port %s\n", port);
+    if (forked_until(1, 6)) /* nothing listens any longer */
+        meet_and_part(1, 4);
+    cr_expect_eq(exit_of(1), 1);
+    cr_expect(strstr(said_by(1), line), "%s", said_by(1));
+    leave_room();
+}
+
 /* ---- with a secret ---- */
 
 Test(tcp_meet, with_a_secret, .timeout = 30) {
