@@ -13,9 +13,10 @@ build/page/% build/pianola.html: export NODE_PATH := $(NODE_PATH):/usr/share/nod
 # Implements longjmp with WebAssembly exceptions, so that calls it may jump out of cost nothing extra.
 PAGE_FLAGS := -O3 -mbulk-memory -sSUPPORT_LONGJMP=wasm
 
+# pip runs lupa's setup.py to learn its version. LUPA_NO_BUNDLE keeps it from compiling Lua for that, which takes minutes.
 build/lua/lua.h:
 	@rm -rf build/lua build/lupa && mkdir -p build/lupa
-	python3 -m pip download -q --no-binary :all: --no-deps -d build/lupa lupa
+	LUPA_NO_BUNDLE=true python3 -m pip download -q --no-binary lupa --no-deps -d build/lupa lupa
 	tar -xzf build/lupa/lupa-*.tar.gz -C build/lupa
 	mv build/lupa/lupa-*/third-party/lua54 build/lua
 	@rm -r build/lupa
