@@ -20,6 +20,15 @@ static const char *certificate_of(const char *script) {
     return format("%.*s.bound", (int)(lua ? n - 4 : n), script);
 }
 
+/* Returns a time with its unit, for people: "27 units", "338.912 us". It is ASCII, because scripts contain it too. */
+static const char *timed(const struct compile *c, double t) {
+    struct measure measure = measure_of(t, time_unit(c->spec), true);
+    char buf[32];
+    if (!strcmp(measure.name, "units"))
+        return format(t == 1 ? "%s unit" : "%s units", sum_text(t, buf));
+    return format("%.6g %s", t / measure.one, measure.name);
+}
+
 static const char *how(const struct optimum *best) {
     return best->proof == PROOF_COVER ? format("no order of any of %d states leads to less", covering_states(best))
                                       : "a rank's work, and what must come before and after it, takes as long";
@@ -55,9 +64,8 @@ static const char *form(const struct settings *settings, const struct closed *cl
 }
 
 /* Returns a line for each other number of microbatches. */
-static const char *holds(const struct closed *closed, const char *before) {
+static const char *holds(const struct compile *c, const struct closed *closed, const char *before) {
     struct text t = {0};
-    char a[32], b[32];
     put(&t, "%s", "");
     for (int i = 0; i < closed->nholds; i++) {
         const struct hold *hold = &closed->hold[i];
@@ -66,15 +74,15 @@ static const char *holds(const struct closed *closed, const char *before) {
             put_word(&t, "it does not run\n");
             continue;
         }
-        put(&t, "%s, ", sum_text(hold->makespan, a));
+        put(&t, "%s, ", timed(c, hold->makespan));
         if (stays_optimal(hold) > 0)
             put_word(&t, "optimal\n");
         else if (stays_optimal(hold) < 0)
-            put(&t, "not optimal: %s is possible\n", sum_text(hold->best, b));
+            put(&t, "not optimal: %s is possible\n", timed(c, hold->best));
         else if (isnan(hold->lower))
             put_word(&t, "and the script cannot be asked for so many\n");
         else
-            put(&t, "and no order takes less than %s\n", sum_text(hold->lower, b));
+            put(&t, "and no order takes less than %s\n", timed(c, hold->lower));
     }
     return t.s;
 }
@@ -146,15 +154,14 @@ static void put_noisy(struct text *t, const struct noisy *noisy) {
 static void put_result(struct text *t, const struct settings *settings, const struct compile *c,
                        const struct instance *in, const struct optimum *best, const struct closed *closed,
                        const struct figures *figures) {
-    char a[32], b[32];
     if (settings->json) {
         put_optimum_json(t, settings, c, in, best, closed, figures);
         return;
     }
-    put(t, "%s: %s %s; the script's own order %s\n", c->spec->name, sum_text(figures->makespan, a),
+    put(t, "%s: %s %s; the script's own order %s\n", c->spec->name, timed(c, figures->makespan),
         figures->optimal ? "is optimal" : "is the best known",
-        !c->sched ? "comes to a deadlock" : format("takes %s%s", sum_text(c->sched->makespan, b), exceeds(c, in)));
-    put(t, "no order takes less than %s: %s\n", sum_text(figures->lower, a), how(best));
+        !c->sched ? "comes to a deadlock" : format("takes %s%s", timed(c, c->sched->makespan), exceeds(c, in)));
+    put(t, "no order takes less than %s: %s\n", timed(c, figures->lower), how(best));
     if (!figures->optimal)
         put(t, "between them are %.3g %%%s\n", 100 * (figures->makespan - figures->lower) / figures->makespan,
             in->rounded ? "; times were rounded down to a thousandth of the longest job for the bound" : "");
@@ -165,7 +172,7 @@ static void put_result(struct text *t, const struct settings *settings, const st
             (long long)figures->excess);
     if (settings->output)
         put(t, "wrote %s, %s, and the certificate to %s\n%s", settings->output, form(settings, closed),
-            certificate_of(settings->output), holds(closed, ""));
+            certificate_of(settings->output), holds(c, closed, ""));
 }
 
 /* Returns the rule, the pattern or the sequence for the order found. */
@@ -190,7 +197,6 @@ static void write_script(const struct settings *settings, const struct closed *c
 static struct closed write_results(const struct settings *settings, const struct compile *c, const struct instance *in,
                                    const struct optimum *best, const struct text *certificate) {
     struct closed closed = {.makespan = (double)best->makespan * in->tick};
-    char a[32], b[32];
     if (settings->jitter.level > 0)
         emit_sequence(&closed.body, c->costs, order_of(c, best));
     else
@@ -198,9 +204,9 @@ static struct closed write_results(const struct settings *settings, const struct
     write_script(settings, &closed,
                  format("-- The best order of the jobs of %s: %s, and no order takes less than %s.\n"
                         "-- The proof is %s, which `pianola check-bound` checks.\n%s",
-                        command_line(&settings->args), sum_text(closed.makespan, a),
-                        sum_text((double)best->lower * in->tick, b), tame(certificate_of(settings->output)),
-                        holds(&closed, "-- ")));
+                        command_line(&settings->args), timed(c, closed.makespan),
+                        timed(c, (double)best->lower * in->tick), tame(certificate_of(settings->output)),
+                        holds(c, &closed, "-- ")));
     stage_file(certificate_of(settings->output), certificate, false);
     place_files();
     return closed;
@@ -242,16 +248,16 @@ static void put_span(struct text *t, const struct settings *settings, const stru
         put_word(t, "}\n");
         return;
     }
-    put(t, "%s: a largest span of %s %s; the script's own order %s\n", c->spec->name, sum_text(span, a),
+    put(t, "%s: a largest span of %s %s; the script's own order %s\n", c->spec->name, timed(c, span),
         optimal ? "is optimal" : "is the best known",
-        c->sched ? format("takes %s", sum_text(own, b)) : "comes to a deadlock");
+        c->sched ? format("takes %s", timed(c, own)) : "comes to a deadlock");
     put(t, "%s less than %s\n",
         best->proof == PROOF_WORK ? "a rank's work, with what leads from it to another of its jobs, takes no"
                                   : format("with starts at multiples of %s, no order of any of %d states leads to",
-                                           sum_text(in->tick, e), covering_states(best)),
-        sum_text(lower, d));
+                                           timed(c, in->tick), covering_states(best)),
+        timed(c, lower));
     if (early > span * (1 + 1e-9))
-        put(t, "where every rank begins as early as it can, the same order takes %s\n", sum_text(early, e));
+        put(t, "where every rank begins as early as it can, the same order takes %s\n", timed(c, early));
     if (settings->output)
         put(t, "wrote %s, a sequence, and the certificate to %s\n", settings->output, certificate_of(settings->output));
 }
@@ -260,14 +266,13 @@ static void find_span(struct text *t, const struct settings *settings, const str
                       const struct instance *in, const struct optimum *best) {
     struct closed closed = {0};
     struct text certificate = {0};
-    char a[32];
     emit_certificate(&certificate, in, best, command_line(&settings->args));
     if (settings->output) {
         emit_sequence(&closed.body, c->costs, order_of(c, best));
         write_script(
             settings, &closed,
             format("-- %s: ranks that begin as late as is right take %s at most from their first job to their last.\n",
-                   command_line(&settings->args), sum_text((double)best->makespan * in->tick, a)));
+                   command_line(&settings->args), timed(c, (double)best->makespan * in->tick)));
         stage_file(certificate_of(settings->output), &certificate, false);
         place_files();
     }
@@ -288,11 +293,11 @@ static void put_optimal_period(struct text *t, const struct settings *settings, 
         return;
     }
     if (known)
-        put(t, "%s: %s for each further microbatch %s\n", c->spec->name, sum_text(closed->period, a),
+        put(t, "%s: %s for each further microbatch %s\n", c->spec->name, timed(c, closed->period),
             optimal ? "is optimal" : "is the best known");
     else
         put(t, "%s: no rule and no pattern is known for any number of microbatches\n", c->spec->name);
-    put(t, "no steady state takes less than %s: %s\n", sum_text(lower, b),
+    put(t, "no steady state takes less than %s: %s\n", timed(c, lower),
         !strcmp(proof, "work") ? "a rank's work for a microbatch"
                                : "how long a rank must hold what a microbatch keeps, against the room for it");
     if (settings->output)
@@ -304,13 +309,12 @@ static void optimize_period(struct text *t, const struct settings *settings, con
     struct steady bound = steady_bound(in, c->spec->batches);
     struct closed closed = close_up(settings, c, in, best, AIM_PERIOD);
     double lower = fmax(bound.work, bound.memory) * in->tick;
-    char a[32], b[32];
     if (settings->output) {
         write_script(settings, &closed,
                      format("-- %s: with each further microbatch %s more, and no steady state takes less than %s.\n",
                             command_line(&settings->args),
-                            isfinite(closed.period) ? sum_text(closed.period, a) : "it is not known how much",
-                            sum_text(lower, b)));
+                            isfinite(closed.period) ? timed(c, closed.period) : "it is not known how much",
+                            timed(c, lower)));
         place_files();
     }
     put_optimal_period(t, settings, c, &closed, lower, bound.memory > bound.work ? "memory" : "work");

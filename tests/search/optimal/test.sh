@@ -127,9 +127,11 @@ cat >"$room/fractions.lua" <<'LUA'
 return schedule { workers = 4, stages = 4, batches = 4, w = function(s) return s, s end,
   n = function(s, b, d) return b end, cost = function(s, b, d) return d == "F" and 1.1 or 2.3 + 0.1 * s end }
 LUA
-expect "fractions" "fractions: 25.3 is optimal; the script's own order takes 25.3|no order takes less than 25.3" \
+expect "fractions" "fractions: 25.3 units is optimal; the script's own order takes 25.3 units|no order takes less than 25.3 units" \
     "$("$PIANOLA" optimal "$room/fractions.lua" | sed 's/: a rank.*//' | paste -sd'|')"
 expect "fractions, as JSON" '"makespan": 25.3, "own": 25.3, "lower_bound": 25.3' \
     "$("$PIANOLA" optimal "$room/fractions.lua" --json | grep -o '"makespan": [^,]*, "own": [^,]*, "lower_bound": [^,]*')"
+expect "with a model, the times have their unit" "GFLOP is optimal" \
+    "$("$PIANOLA" optimal schedules/1f1b.lua --model schedules/models/gpt.lua -D workers=2 -D batches=4 | grep -o '[^ ]* is optimal')"
 
 finish

@@ -29,7 +29,7 @@ expect "fewer microbatches than the pattern needs" 1 "$("$PIANOLA" check "$scrip
 expect "a V in little memory" pattern "$(best $caps -D chunks=2 -D v=true -D caps=6)"
 expect "the V with 8 and with 16 microbatches" "63 111" "$(makespan 8) $(makespan 16)"
 expect "the script's comment says which numbers are optimal" \
-    1 "$(grep -c '^-- 16 microbatches: 111, optimal' "$script")"
+    1 "$(grep -c '^-- 16 microbatches: 111 units, optimal' "$script")"
 
 # period ARGS...: prints the time of one more microbatch, the bound, whether they are equal, and the proof
 period() { "$PIANOLA" optimal $caps --objective period "$@" --json 2>&1 | sed -nE 's/.*"period": ([^,]*), "lower_bound": ([^,]*), "optimal": ([a-z]*), "proof": "([a-z]*).*/\1 \2 \3 \4/p;/error:/p'; }
