@@ -419,7 +419,7 @@ static void add_clipped(struct base *out, int *n) {
 
 /* Adds random specs, and the script of random schedules; with added orders, away from home, tied. */
 static void add_drawn(struct base *out, int *n, int most) {
-    static char set[MOST_DRAWN + 1][16];
+    static char set[MOST_DRAWN + 1][20];
     for (int seed = 1; seed <= MOST_DRAWN && *n < most; seed++) {
         struct base b = {.seed = (uint64_t)seed, .lanes = seed % 3};
         snprintf(set[seed], sizeof set[seed], "seed=%d", seed);
