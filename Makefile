@@ -247,7 +247,7 @@ test: PACKAGES += $(PAGE_PACKAGES) $(LAUNCHERS)
 test: deps
 	@echo "building the tests, plain and with sanitizers"
 	@$(MAKE_ALL) units runtime $(B)/any-rank standin standin-check build/pianola.html build/traces/installed
-	@$(MAKE_ALL) $(ASAN) units
+	@$(MAKE_ALL) $(ASAN) units mutants
 	@$(MAKE_ALL) $(TSAN) build/tsan/pianola
 	@[ ! -x $(NVCC) ] || $(MAKE_ALL) gpu
 	@tests/run $(QUICK) $(filter-out $(QUICK),$(SCRIPTS)) $(patsubst %,build/asan/tests/%,$(filter unit/%,$(UNITS)))
@@ -307,7 +307,15 @@ build/fuzz/fuzz_%: build/fuzz/obj/tests/house/fuzz/fuzz_%.o build/fuzz/libpianol
 fuzzers:
 	@$(MAKE_ALL) $(FUZZ) $(FUZZERS)
 fuzz: fuzzers
-	@tests/house/fuzz/test.sh
+	@tests/house/fuzz/fuzz.sh
+# The same targets under gcc's sanitizers, run on mutants that are the same each time, for tests/house/fuzz/test.sh.
+MUTANTS := $(FUZZERS:build/fuzz/%=build/asan/fuzz/%)
+build/asan/fuzz/script_sandbox.o: compiler/script/script_sandbox.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -DFUZZING -Icompiler $$(pkg-config --cflags lua5.4) -c -o $@ $<
+build/asan/fuzz/fuzz_%: build/asan/obj/tests/house/fuzz/fuzz_%.o build/asan/obj/tests/house/fuzz/mutants.o build/asan/fuzz/script_sandbox.o build/asan/libpianola.a
+	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
+mutants: $(MUTANTS)
 bless: build/pianola
 	BLESS=1 tests/language/bad/test.sh
 	BLESS=1 tests/passes/golden/test.sh
@@ -357,4 +365,4 @@ format:
 	git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | grep -v ^generated/ | xargs clang-format -i
 clean:
 	rm -rf build
-.PHONY: gpu standin runtime deps units test test-quick test-kill test-torch test-tokens test-ptx floors bench bench-torch fuzzers fuzz bless asan tsan demo demo-smollm install format clean
+.PHONY: gpu standin runtime deps units test test-quick test-kill test-torch test-tokens test-ptx floors bench bench-torch fuzzers fuzz mutants bless asan tsan demo demo-smollm install format clean

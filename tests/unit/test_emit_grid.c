@@ -305,7 +305,7 @@ Test(emit_report, is_a_table_and_a_summary) {
         "throughput   0.727 of the ranks' time is progress: F, B, I and W, but no recomputation\n"
         "lower bound  24 units, from a rank's work (path 12, live activations 24)\n"
         "gap          37.5 %\n"
-        "memory-time  of peaks x makespan, 72.7 % is needed, 6.1 % held by activations that wait, 21.2 % empty\n");
+        "memory-time  of peaks x makespan, 72.7 % is needed, 6.1 % held while waiting, 21.2 % empty\n");
 }
 
 Test(emit_report, says_which_bound_it_is) {

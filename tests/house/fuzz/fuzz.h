@@ -8,7 +8,9 @@
 
 /* A request that no machine can meet is a user error too: calloc returns NULL, and base.c reports it. */
 const char *__asan_default_options(void);
-const char *__asan_default_options(void) { return "allocator_may_return_null=1:detect_stack_use_after_return=0"; }
+const char *__asan_default_options(void) {
+    return "allocator_may_return_null=1:detect_stack_use_after_return=0:hard_rss_limit_mb=2048";
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
