@@ -3,16 +3,17 @@
  *     fuzz_TARGET MUTANTS LAST FILE...
  *
  * A mutant has one to four changes: a bit, a byte, a number, a range that is deleted, repeated, or taken from another
- * file. LAST holds the input that runs; after a crash it is the one to run again: fuzz_TARGET 0 LAST FILE. */
+ * file. LAST holds the input that runs; after a crash it is the one to run again: fuzz_TARGET 0 NEW LAST. */
 #include "random.h"
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
-enum { MOST = 8192, SECONDS = 20 }; /* bytes of a mutant; for one input */
+enum { MOST = 8192, SECONDS = 20 }; /* bytes of a mutant; of CPU time for one input */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 __attribute__((weak)) int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -52,7 +53,7 @@ static bool is_digit(uint8_t c) { return c >= '0' && c <= '9'; }
 /* Replaces a number that follows a random place by one that programs often get wrong. */
 static void change_number(struct input *in, uint64_t *state) {
     static const char *const number[] = {
-        "0", "-1", "1", "65536", "2147483648", "9223372036854775807", "1e308", "0.5", "nan", "99999999999999999999"};
+        "0", "-1", "1", "4097", "2147483648", "9223372036854775807", "1e308", "0.5", "nan", "99999999999999999999"};
     const char *with = number[below(state, sizeof number / sizeof *number)];
     size_t from = below(state, in->n), to;
     while (from < in->n && !is_digit(in->at[from]))
@@ -88,10 +89,10 @@ static void change(struct input *in, const struct input *other, uint64_t *state)
 /* Runs an input, after it was written to the file `last`. */
 static void run(const struct input *in, int last) {
     uint8_t *exact = malloc(in->n ? in->n : 1); /* so that reading beyond it is seen */
-    if (!exact || ftruncate(last, 0) || pwrite(last, in->at, in->n, 0) != (ssize_t)in->n)
+    if (!exact || pwrite(last, in->at, in->n, 0) != (ssize_t)in->n || ftruncate(last, (off_t)in->n))
         abort();
     memcpy(exact, in->at, in->n);
-    alarm(SECONDS); /* ends the process */
+    setitimer(ITIMER_PROF, &(struct itimerval){.it_value.tv_sec = SECONDS}, NULL); /* ends the process */
     LLVMFuzzerTestOneInput(exact, in->n);
     free(exact);
 }

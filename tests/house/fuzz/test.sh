@@ -10,7 +10,7 @@ mutants() {
     corpus=(tests/house/fuzz/corpus/"$1"/*)
     got=$("build/asan/fuzz/fuzz_$1" "$2" "$last" "${corpus[@]}" 2>build/asan/fuzz/$1.log)
     expect "$1: inputs run" "0 $((${#corpus[@]} + $2))" "$? $got"
-    [ "$got" ] || { tail -n 30 "build/asan/fuzz/$1.log" && echo "again: build/asan/fuzz/fuzz_$1 0 /dev/null $last"; }
+    [ "$got" ] || { tail -n 30 "build/asan/fuzz/$1.log" && echo "again: build/asan/fuzz/fuzz_$1 0 $last.new $last"; }
 }
 mutants script 5000
 mutants text 10000
