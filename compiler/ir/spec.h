@@ -188,6 +188,8 @@ void expand_teams(struct spec *sp);
 /* Undoes expand_teams for a run on one rank: restores the script's stages and jobs, and drops its settings per
  * stage. */
 void join_teams(struct spec *sp);
+/* untrained.c: makes a full backward of each input gradient of the stages marked, and drops their weight gradients. */
+void merge_backwards(struct spec *sp, const bool *untrained);
 int team_size(const struct spec *sp, int s); /* the stage's; 1: no team */
 /* gang_of returns the first member's job of the team that j belongs to; gang_job returns the i-th member's, i <
  * team_size. */

@@ -122,7 +122,7 @@ void cost_of(struct stage *st, const struct spec *sp) {
     st->flop[OP_F] = st->flop[OP_R] = fmax(f, 1); /* no job has zero cost */
     st->flop[OP_I] = fmax(i, 1);
     st->flop[OP_W] = fmax(w, 1);
-    st->flop[OP_B] = st->flop[OP_I] + st->flop[OP_W];
+    st->flop[OP_B] = st->flop[OP_I] + w;
     for (int d = 0; d < NDIRS; d++)
         st->cost[d] = st->flop[d] / speed;
     st->update = (update_flop(sp->model) * nparam + matrices_flop(st, &sp->model->rt)) / speed;
@@ -275,6 +275,14 @@ static void stage_of_units(struct stage *st) {
         st->bytes[k] = k == K_opt || k == K_work ? 0 : 1;
 }
 
+/* Returns whether a stage of the model has no weight gradient. */
+static bool is_untrained(const struct spec *sp, const struct stage *st) {
+    bool none = !is_costs(sp) || (st->rt.weight == 0 && st->cost[OP_W] == 0);
+    for (int i = 0; i < st->rt.nlayers && none; i++)
+        none = !has_weight_gradient(&st->rt.layer[i]);
+    return none;
+}
+
 /* Replaces computed costs by measured ones. FLOP cannot be converted to seconds without a model and the cluster's
  * flops; then every cost must be measured. */
 static void take_costs(const struct costs *costs) {
@@ -285,6 +293,8 @@ static void take_costs(const struct costs *costs) {
         const double *took = &sp->machine.took[s * NOPS];
         for (int d = 0; d < NDIRS; d++)
             st[s].cost[d] = !isnan(took[d]) ? took[d] : seconds ? st[s].cost[d] : NAN;
+        if (isnan(took[OP_B]) && !isnan(took[OP_I]) && sp->model && is_untrained(sp, &st[s]))
+            st[s].cost[OP_B] = took[OP_I];
         st[s].update = !isnan(took[OP_U]) ? took[OP_U] : seconds || !sp->model ? st[s].update : NAN;
         if (isnan(st[s].update))
             die("the cluster's cost(%d, \"U\") is nil, and it has no flops to go by", s);
@@ -389,24 +399,41 @@ static void cost_jobs(struct costs *costs) {
             costs->grain = fmax(costs->grain, ldexp(1, ilogb(costs->computes[j]) - 24));
 }
 
+/* Computes the costs and sizes of the stages of a model, and finds those without weights. */
+static void cost_model(struct costs *costs) {
+    const struct spec *sp = costs->spec;
+    if (sp->names.slices && is_costs(sp))
+        die("%s: a model of costs says nothing about slices: leave 'slices' out, or give a model with layers",
+            sp->file);
+    costs->sliced = sp->names.slices > 0;
+    costs->stage = NEW(struct stage, stage_entries(costs));
+    if (is_costs(sp))
+        stages_of_costs(sp, costs->stage);
+    else
+        stages_of_model(costs);
+    bare_sets(costs);
+}
+
+bool *untrained_stages(const struct spec *sp) {
+    struct costs costs = {.spec = sp, .job = sp->job, .njobs = sp->njobs};
+    bool *untrained = NEW(bool, sp->stages);
+    cost_model(&costs);
+    for (int s = 0; s < sp->stages; s++)
+        untrained[s] = is_untrained(sp, &costs.stage[s]);
+    return untrained;
+}
+
 struct costs *costs_make(const struct spec *sp) {
     struct costs *costs = NEW(struct costs, 1);
     *costs = (struct costs){.spec = sp, .job = sp->job, .njobs = sp->njobs};
     find_bare(costs);
-    if (sp->names.slices && is_costs(sp))
-        die("%s: a model of costs says nothing about slices: leave 'slices' out, or give a model with layers",
-            sp->file);
-    costs->sliced = sp->names.slices && sp->model;
-    struct stage *st = costs->stage = NEW(struct stage, stage_entries(costs));
-    if (is_costs(sp))
-        stages_of_costs(sp, st);
-    else if (sp->model)
-        stages_of_model(costs);
-    else
-        for (int s = 0; s < sp->stages; s++)
-            stage_of_units(&st[s]);
     if (sp->model)
-        bare_sets(costs);
+        cost_model(costs);
+    else {
+        costs->stage = NEW(struct stage, stage_entries(costs));
+        for (int s = 0; s < sp->stages; s++)
+            stage_of_units(&costs->stage[s]);
+    }
     find_whole(costs);
     if (sp->updates.every)
         refuse_unversioned(costs);

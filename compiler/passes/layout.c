@@ -94,11 +94,6 @@ static void find_partners(struct plan *plan) {
 
 /* ---- forward: values, in the stash, the operands or the workspace ---- */
 
-/* Returns whether a layer has a weight gradient. A layer that shares a table may have no parameters of its own. */
-static bool has_gradient(const struct rt_layer *l) {
-    return (l->nparam > 0 && l->set != SET_FROZEN) || row_of(l->kind)->shares || row_of(l->kind)->first;
-}
-
 /* Return whether a layer's backward reads its input, or its output, again. */
 static bool keeps_input(const struct rt_layer *l) {
     return l->unit ? l->unit->keeps & UNIT_KEEPS_X : row_of(l->kind)->keeps_x;
@@ -209,7 +204,7 @@ static void read_gradients(struct plan *plan) {
         plan->end[dy] = step_of(plan, i);
         if (layer_row_at(plan, i)->block > 0)
             plan->end[plan->root[plan->partner[i] + 1]] = step_of(plan, i);
-        if (has_gradient(&plan->l[i]) && !layer_row_at(plan, i)->left) /* its weight gradient needs dy */
+        if (has_weight_gradient(&plan->l[i]) && !layer_row_at(plan, i)->left) /* its weight gradient needs dy */
             plan->keep[dy] = true;
     }
     plan->keep[plan->n] = plan->keep[plan->n] || plan->readers > 1;
@@ -219,7 +214,7 @@ static void read_gradients(struct plan *plan) {
  * it. */
 static int first_needed(const struct plan *plan) {
     int i = 0;
-    while (plan->reads == 0 && i < plan->n && !has_gradient(&plan->l[i]))
+    while (plan->reads == 0 && i < plan->n && !has_weight_gradient(&plan->l[i]))
         i++;
     return plan->reads == 0 ? i + 1 : 0;
 }
@@ -271,7 +266,7 @@ static void layout_backward(struct plan *plan) {
             struct rt_layer *route = &plan->l[plan->partner[i]];
             l->tmp = route->tmp = (struct slot){SP_EXT, take_space(&plan->s->ext, row_of(route->kind)->left(route))};
         }
-        if (l->unit && has_gradient(l) && l->unit->extra > 0)
+        if (l->unit && has_weight_gradient(l) && l->unit->extra > 0)
             l->left = (struct slot){SP_EXT, take_space(&plan->s->ext, l->unit->extra)};
         if (row->input_work && l->dx.space != SP_NONE)
             l->tmp = (struct slot){SP_WORK,

@@ -10,6 +10,8 @@ enum { MOST_PARTS = 255 }; /* maximum number of parts of a job */
  * given. Returns an array of spec->stages entries and, for a tied model, the table after them; sets costs.tied. Dies if
  * the model cannot be cut into that many stages. */
 struct costs *costs_make(const struct spec *sp);
+/* Returns, per stage of a model, whether it has no weight gradient: no parameters, or frozen ones only. */
+bool *untrained_stages(const struct spec *sp);
 /* Sets the sizes of weights, gradients and optimizer state as costs.homes divide them. */
 void cost_homes(const struct costs *costs);
 /* Returns the time of a rank's update of a set of weights, or of the piece that it updates. */

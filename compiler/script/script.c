@@ -12,6 +12,7 @@
  *   script_model.c      model { … };  script_costs.c: a model of costs;  script_cluster.c: cluster { … } */
 #include "formats/formats.h"
 #include "base/read_file.h"
+#include "passes/passes.h"
 #include "script.h"
 #include <limits.h>
 #include <math.h>
@@ -119,6 +120,15 @@ static void check_cost_unit(const struct spec *sp) {
                 sp->file);
 }
 
+/* Drops the weight gradients of stages that have none. Without a model, a schedule's word counts. */
+static void drop_weight_gradients(struct spec *sp) {
+    bool split = false;
+    for (int j = 0; j < sp->njobs && !split; j++)
+        split = sp->job[j].d == OP_W;
+    if (split && sp->model)
+        merge_backwards(sp, untrained_stages(sp));
+}
+
 struct spec *script_load(const struct script_args *args) {
     struct spec *sp = NEW(struct spec, 1);
     sp->choices.lanes = args->lanes;
@@ -142,6 +152,7 @@ struct spec *script_load(const struct script_args *args) {
     check_cost_unit(sp);
     if (!args->used)
         check_settings(&set);
+    drop_weight_gradients(sp);
     return sp;
 }
 

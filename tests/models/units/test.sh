@@ -90,6 +90,20 @@ expect "a stage of frozen units alone has no weights, gradients and optimizer st
     "$("$PIANOLA" show schedules/1f1b.lua --model "$room/alone.lua" --json |
         sed -nE 's/.*"at_peak": \{ "weights": ([0-9]+), "gradients": ([0-9]+), "optimizer": ([0-9]+),.*/\1 \2 \3/p' | paste -sd,)"
 expect "and trains" true "$(run schedules/zb_h1.lua --model "$room/alone.lua" --steps 3 --compare | field one_rank_same_weights)"
+jobs_of() { "$PIANOLA" show "$@" --model "$room/alone.lua" --format tsv | awk -F'\t' -v OFS='' '$5 ~ /^[FIBW]$/ { print $6, $5, $7 }' | sort | paste -sd' '; }
+expect "it has no W, and its I is a whole B" "0F0 0I0 0W0 1B0 1F0 2F0 2I0 2W0 3B0 3F0" "$(jobs_of schedules/zb_h1.lua -D batches=1)"
+for kind in 'sequence = { { "0F0", "1F0", "2F0", "3F0", "3I0+3W0", "2I0", "1I0", "2W0+1W0", "0I0", "0W0" } }' \
+    'split_backward = true, w = function(s) return 0, 0 end, pred = function(s, b, d)
+        if d == "F" then return s > 0 and { { s - 1, b, d } } or {} end
+        if d == "W" then return { { s, b, "I" } } end
+        return s < 3 and { { s, b, "F" }, { s + 1, b, "I" }, { s + 1, b, "W" } } or { { s, b, "F" } }
+    end'; do
+    echo "return schedule { workers = 1, stages = 4, batches = 1, $kind }" >"$room/whole.lua"
+    expect "nor in a schedule with ${kind%% =*}" "0F0 0I0 0W0 1B0 1F0 2F0 2I0 2W0 3B0 3F0" "$(jobs_of "$room/whole.lua")"
+    expect "which trains" true "$(run "$room/whole.lua" --model "$room/alone.lua" --steps 3 --compare | field one_rank_same_weights)"
+done
+expect "a measured I is its B's time" "proved" "$(echo "return cluster { stages = 4, cost = function(s, d) return d ~= 'B' and 1 or nil end }" >"$room/took.lua"
+    "$PIANOLA" check schedules/zb_h1.lua --model "$room/alone.lua" --cluster "$room/took.lua" 2>&1 | grep -o 'proved\|error: .*')"
 
 # ---- check-unit ----
 expect "its gradients agree" "0 true" "$(got=$("$PIANOLA" check-unit $gated --json) ; echo "$? $(field agree <<<"$got")")"
