@@ -95,7 +95,7 @@ struct rt_draw {
 };
 /* Return the weights and the gradient of the layer's set, and whether the gradient is written rather than added to. */
 static inline float *layer_weights(const struct rt_bind *at, const struct rt_layer *l) {
-    return l->set == SET_FROZEN ? at->frozen : l->set == SET_SHARED ? at->u : at->w;
+    return l->set == SET_SHARED ? at->u : at->w;
 }
 static inline float *layer_gradient(const struct rt_bind *at, const struct rt_layer *l) {
     return l->set == SET_SHARED ? at->du : at->dw;

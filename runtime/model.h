@@ -110,7 +110,7 @@ enum sweep_kind { SWEEP_ALL, SWEEP_PUT_OFF, SWEEP_WEIGHTS };
 
 /* The sets of weights that may hold a stage's parameters: its own, operand w; the token table, v; and what the members
  * of its team share, u. Frozen parameters are in none: each rank that computes the stage has a copy (rt_rank). */
-enum which_set { SET_OWN, SET_TABLE, SET_SHARED, NSETS, SET_FROZEN = NSETS };
+enum which_set { SET_OWN, SET_TABLE, SET_SHARED, NSETS };
 
 struct rt_layer {
     int32_t kind;            /* enum layer_kind */
@@ -123,6 +123,7 @@ struct rt_layer {
     struct rt_rows part;     /* its part of the microbatch's rows */
     int32_t set;             /* enum which_set: the set with its parameters */
     int64_t param, nparam;   /* offset (bytes) and count of its parameters in the stage's weights */
+    int64_t frozen;          /* offset of its frozen ones in the stage's frozen parameters */
     struct slot x, y;        /* forward input and output */
     struct slot aux;         /* saved by the forward for the backward: statistics, log-sum-exp */
     struct slot dy, dx;      /* gradients of y and x */
@@ -152,10 +153,8 @@ static inline int64_t statistics_bytes(const struct rt_layer *l) { return (4 * 3
 static inline bool has_input_gradient(const struct rt_layer *l) {
     return l->dx.space != SP_NONE || l->left.space != SP_NONE;
 }
-/* Returns whether a layer has a weight gradient: a unit may have no parameters, or frozen ones. */
-static inline bool trains(const struct rt_layer *l) {
-    return l->kind != LAYER_unit || (l->nparam > 0 && l->set != SET_FROZEN);
-}
+/* Returns whether a layer has a weight gradient: a unit may train no parameters. */
+static inline bool trains(const struct rt_layer *l) { return l->kind != LAYER_unit || l->nparam > 0; }
 static inline int32_t rows_out(const struct rt_layer *l) { return l->out_rows > 0 ? l->out_rows : l->rows; }
 /* Returns the rows of a sequence that a layer has: all, or a slice's. */
 static inline int32_t sequence_length(const struct rt_layer *l) { return l->length > 0 ? l->length : l->context; }

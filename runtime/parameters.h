@@ -81,13 +81,22 @@ static inline struct rt_parameter whole_parameter(const struct rt_layer *l, cons
 static inline bool counts_here(const struct rt_stage *s, const struct rt_parameter *p) {
     return p->split != SPLIT_NONE || s->place == 0;
 }
-static inline void add_unit_parameters(struct rt_parameters *p, const struct rt_unit *unit) {
+/* Adds a unit's trained parameters, or else its frozen ones. */
+static inline void add_unit_parameters(struct rt_parameters *p, const struct rt_unit *unit, bool frozen) {
     for (int i = 0; i < unit->nparameters; i++) {
         const struct rt_unit_parameter *one = &unit->parameter[i];
-        add_parameter(p, one->name, one->ndims, one->dim[0], one->dim[1], SPLIT_NONE);
+        if (one->frozen == frozen)
+            add_parameter(p, one->name, one->ndims, one->dim[0], one->dim[1], SPLIT_NONE);
     }
 }
-/* Returns the parameters of layer l of model m, from LAYERS. */
+static inline struct rt_parameters frozen_parameters_of(const struct rt_layer *l) {
+    struct rt_parameters p;
+    p.n = 0;
+    if (l->unit)
+        add_unit_parameters(&p, l->unit, true);
+    return p;
+}
+/* Returns the parameters of layer l of model m that are trained, from LAYERS. */
 static inline struct rt_parameters parameters_of(const struct rt_model *m, const struct rt_layer *l, bool shared) {
     const int vector_split = l->share.split == SPLIT_COLUMNS ? SPLIT_COLUMNS : SPLIT_NONE;
     struct rt_parameters p;
@@ -96,7 +105,7 @@ static inline struct rt_parameters parameters_of(const struct rt_model *m, const
 #define MATRIX(name, rows, columns) add_parameter(&p, #name, 2, rows, columns, l->share.split);
 #define WHOLE(name, rows, columns)  add_parameter(&p, #name, 2, rows, columns, SPLIT_NONE);
 #define VECTOR(name, n)             add_parameter(&p, #name, 1, n, 0, vector_split);
-#define OF_UNIT                     add_unit_parameters(&p, l->unit);
+#define OF_UNIT                     add_unit_parameters(&p, l->unit, false);
 #define X(name, parameters, ...)                                                                                       \
     case LAYER_##name: parameters break;
         LAYERS(X)

@@ -9,7 +9,7 @@
  *
  * and for GPUs NAME_forward_cuda, NAME_input_cuda and NAME_weight_cuda, with C linkage, whose pointers are device
  * memory. These only enqueue work on `stream`, because a training step is captured into a graph. A full backward calls
- * NAME_input, then NAME_weight. A unit without parameters, or with frozen ones, needs no NAME_weight.
+ * NAME_input, then NAME_weight. A unit that trains no parameters needs no NAME_weight.
  *
  * The functions are deterministic. They write only what the call says they write, and everything that it says. They
  * may leave padding of stash, extra and work unwritten. They keep no state, allocate nothing and start no threads.
@@ -30,8 +30,9 @@ struct pianola_unit_call {
     void *stash;            /* the forward writes it for input and weight */
     void *extra;            /* input writes it for weight */
     void *work;             /* scratch of this call, undefined at its beginning */
-    const void *w;          /* the parameters, one after the other, in the script's order */
-    void *dw;               /* weight writes their gradients, in the same order, always fp32 */
+    const void *w;          /* the trained parameters, one after the other, in the script's order */
+    const void *frozen;     /* the frozen ones, likewise */
+    void *dw;               /* weight writes the gradients of w, in the same order, always fp32 */
     bool add;               /* weight adds to dw instead of overwriting it */
     const void *dy;         /* out_rows x out: for input and weight */
     void *dx;               /* rows x in: input writes it; NULL if nobody needs it, but extra is needed */

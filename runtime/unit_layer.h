@@ -14,6 +14,7 @@ struct rt_unit_parameter {
     int32_t ndims; /* 1 or 2 */
     int64_t dim[2];
     int32_t init; /* enum unit_init; NORMAL: with deviation 1 / sqrt(dim[0]), as a linear layer's */
+    bool frozen;  /* not trained */
 };
 /* The functions, by operation; NULL: not there. Set once the unit's library is open. */
 struct rt_unit_code {
@@ -25,15 +26,24 @@ struct rt_unit {
     const char *name;
     const char *data; /* safetensors file with the parameters' initial values, under their names; NULL: none */
     const struct rt_unit_parameter *parameter;
-    int32_t nparameters, keeps, side, frozen;
+    int32_t nparameters, keeps, side;
     int64_t stash, extra, work[UNIT_OPERATIONS];
     double flop[UNIT_OPERATIONS];
     struct rt_unit_code *code;
 };
 /* Returns the bytes before its workspace for its random number. */
 static inline int64_t unit_seed_bytes(const struct rt_unit *unit) { return unit->side & UNIT_READS_SEED ? 64 : 0; }
+/* Counts the elements of a unit's trained parameters, or else of its frozen ones. */
+static inline int64_t unit_elements(const struct rt_unit *unit, bool frozen) {
+    int64_t n = 0;
+    for (int32_t i = 0; i < unit->nparameters; i++) {
+        const struct rt_unit_parameter *p = &unit->parameter[i];
+        n += p->frozen != frozen ? 0 : p->ndims == 1 ? p->dim[0] : p->dim[0] * p->dim[1];
+    }
+    return n;
+}
 /* Returns whether a unit has the function of an operation. */
 static inline bool unit_has(const struct rt_unit *unit, enum unit_operation op) {
-    return op != UNIT_WEIGHT || (unit->nparameters > 0 && !unit->frozen);
+    return op != UNIT_WEIGHT || unit_elements(unit, false) > 0;
 }
 #endif

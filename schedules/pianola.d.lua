@@ -402,8 +402,8 @@ function attention(fields) end
 ---@field init? table<string, "normal"|"zeros"|"ones">
 ---A safetensors file with its initial values, under the parameters' names.
 ---@field data? string
----Whether its parameters are not trained. They are then in `data`. Default: false.
----@field frozen? boolean
+---Whether its parameters are not trained, or which are not. They are then in `data`. Default: false.
+---@field frozen? boolean|string[]
 ---What it reads besides its input.
 ---@field side? ("tokens"|"targets"|"seed")[]
 ---Its name in files of other programs, which their parameters' names follow.

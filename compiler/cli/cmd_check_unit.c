@@ -104,6 +104,7 @@ int cmd_check_unit(const struct settings *settings) {
         die("`check-unit` takes a model and a unit's name, but got '%s' too", settings->file[2]);
     args.model = model;
     args.schedule = NULL;
+    args.uncut = true;
     struct compile c = {.args = args, .spec = script_units(&args, 1, 1)};
     if (is_costs(c.spec))
         die("%s: is a model of costs, which has no units", model);

@@ -11,7 +11,7 @@ static const char *const optimizer_word[] = {"OPT_NONE", OPTIMIZERS(X)};
 static const char *const input_word[] = {"INPUT_NONE", "INPUT_TOKENS", "INPUT_INTEGERS"};
 static const char *const precision_word[] = {"FP32", "BF16"};
 static const char *const split_word[] = {"SPLIT_NONE", "SPLIT_COLUMNS", "SPLIT_ROWS"};
-static const char *const set_word[] = {"SET_OWN", "SET_TABLE", "SET_SHARED", "SET_FROZEN"};
+static const char *const set_word[] = {"SET_OWN", "SET_TABLE", "SET_SHARED"};
 static const char *const space_word[] = {"SP_NONE", "SP_X",  "SP_Y",  "SP_STASH", "SP_EXT",
                                          "SP_WORK", "SP_DY", "SP_DX", "SP_GIVE",  "SP_GOT"};
 
@@ -68,6 +68,7 @@ static const struct field_row layer_fields[] = {FIELD_NAME(rt_layer, kind, layer
                                                 FIELD_NAME(rt_layer, set, set_word),
                                                 FIELD_NUMBER(rt_layer, param),
                                                 FIELD_NUMBER(rt_layer, nparam),
+                                                FIELD_NUMBER(rt_layer, frozen),
                                                 FIELD_LIST(rt_layer, x, slot_fields),
                                                 FIELD_LIST(rt_layer, y, slot_fields),
                                                 FIELD_LIST(rt_layer, aux, slot_fields),

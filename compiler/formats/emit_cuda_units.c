@@ -23,8 +23,8 @@ static void emit_parameters(struct text *t, const struct rt_unit *unit, int numb
     put(t, "static const struct rt_unit_parameter parameters_%d[] = {\n", number);
     for (int i = 0; i < unit->nparameters; i++) {
         const struct rt_unit_parameter *p = &unit->parameter[i];
-        put(t, "    {\"%s\", %d, {%lld, %lld}, %s},\n", p->name, p->ndims, (long long)p->dim[0], (long long)p->dim[1],
-            init[p->init]);
+        put(t, "    {\"%s\", %d, {%lld, %lld}, %s, %d},\n", p->name, p->ndims, (long long)p->dim[0],
+            (long long)p->dim[1], init[p->init], p->frozen);
     }
     put_word(t, "};\n");
 }
@@ -45,8 +45,8 @@ static void emit_unit(struct text *t, const struct rt_unit *unit, int number) {
         put(t, "    .data = \"%s\",\n", unit->data);
     if (unit->nparameters > 0)
         put(t, "    .parameter = parameters_%d,\n    .nparameters = %d,\n", number, unit->nparameters);
-    put(t, "    .keeps = %d,\n    .side = %d,\n    .frozen = %d,\n    .stash = %lld,\n    .extra = %lld,\n",
-        unit->keeps, unit->side, unit->frozen, (long long)unit->stash, (long long)unit->extra);
+    put(t, "    .keeps = %d,\n    .side = %d,\n    .stash = %lld,\n    .extra = %lld,\n", unit->keeps, unit->side,
+        (long long)unit->stash, (long long)unit->extra);
     put_unit_work(t, "    .work = ", unit->work);
     put(t, "    .code = &code_%d,\n};\n", number);
 }

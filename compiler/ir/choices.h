@@ -47,6 +47,7 @@ struct script_args {
     enum launch_order launch;
     enum prefetch prefetch;
     bool recompute, least_memory;
+    bool uncut;    /* without a schedule: a cut that the model has does not matter */
     double memory; /* bytes per rank, instead of the cluster's; 0: the cluster's */
     int most;      /* if updates are jobs: approximate number of the step's microbatches to write out; 0: all */
     int later;     /* if updates are jobs: shifts the jobs passed to scripts by this many microbatches, a whole number

@@ -1,5 +1,6 @@
 /* `pianola export-weights --names hf`: writes a folder that Hugging Face's transformers load: model.safetensors,
- * config.json and, if a tokenizer is given, tokenizer.json. */
+ * config.json and, if a tokenizer is given, tokenizer.json. A model with units has the config.json of whoever wrote its
+ * code, so none is made. */
 #include "../../runtime/store/durable.h"
 #include "../../runtime/store/export.h"
 #include "base/gguf_meta.h"
@@ -18,7 +19,7 @@
 
 struct census {
     const struct rt_layer *embedding, *attention, *gate, *norm;
-    int blocks, head_norms;
+    int blocks, head_norms, units;
     bool biased, biased_keys; /* whether any linear layers have biases; whether those before attention do */
     bool another_eps;         /* some headnorm has another eps */
 };
@@ -29,6 +30,7 @@ static struct census take_census(const struct rt_stage *const *stage, int n) {
         for (const struct rt_layer *l = stage[s]->layer; l < stage[s]->layer + stage[s]->nlayers; l++) {
             bool norm = l->kind == LAYER_rmsnorm || l->kind == LAYER_layernorm;
             c.blocks += l->kind == LAYER_attention;
+            c.units += l->unit != NULL;
             c.embedding = l->kind == LAYER_embedding && !c.embedding ? l : c.embedding;
             c.attention = l->kind == LAYER_attention ? l : c.attention;
             bool gates = l->kind == LAYER_swiglu || l->kind == LAYER_geglu || l->kind == LAYER_gelu;
@@ -163,7 +165,9 @@ int export_published(const struct settings *settings, const char *dir, int64_t s
     if (!settings->args.model)
         die("--names hf: give the model script, which names its layers for transformers: --model MODEL.lua, with the "
             "-D of the training");
-    struct spec *sp = script_units(&settings->args, 1, 1);
+    struct script_args args = settings->args;
+    args.uncut = true;
+    struct spec *sp = script_units(&args, 1, 1);
     if (is_costs(sp))
         die("%s: is a model of costs, which has no weights", settings->args.model);
     struct stage *st = costs_make(sp)->stage;
@@ -177,14 +181,18 @@ int export_published(const struct settings *settings, const char *dir, int64_t s
     struct census census = take_census(rt, n);
     const struct tokenizer *tokenizer =
         settings->published.tokenizer ? read_tokenizer(settings->published.tokenizer) : NULL;
-    put_config(&config, sp, &census, settings->args.model, tokenizer);
+    if (census.units == 0)
+        put_config(&config, sp, &census, settings->args.model, tokenizer);
     make_folder(folder);
     const char *path = format("%s/model.safetensors", folder);
     const struct export what = {dir, step, &sp->model->rt, stage, n};
     if (!export_named(&what, path, &bytes, &tensors, why, sizeof why))
         die("%s", why);
-    write_file(format("%s/config.json", folder), &config);
-    if (census.attention->config.attention.rope > 0)
+    if (census.units == 0)
+        write_file(format("%s/config.json", folder), &config);
+    else
+        fprintf(stderr, "pianola: no config.json, since only the author of its units knows this model's\n");
+    if (census.units == 0 && census.attention->config.attention.rope > 0)
         fprintf(stderr,
                 "pianola: %s/config.json says max_position_embeddings = %d, the context of this --model; if its "
                 "weights have learned more, give -D context=N\n",

@@ -37,10 +37,9 @@ static int columns_in(const struct model *m, int s, const int *out) {
 static void check_row_count(const struct model *m, int i, const struct rt_layer *before, int rows) {
     bool changed = before && before->unit && rows != m->rt.rows;
     if (changed && !m->layer[i].own)
-        die("%s: its input has %d rows, but a microbatch %d; only units work on other rows: let the unit before it "
-            "have "
+        die("%s: it takes a microbatch's %d rows, but %s makes %d; only units work on other rows: let the latter have "
             "out_rows = %d",
-            where_layer(m, i), rows, m->rt.rows, m->rt.rows);
+            where_layer(m, i), m->rt.rows, where_layer(m, i - 1), rows, m->rt.rows);
 }
 
 /* Returns all layers with kind, shapes and parameter counts. The script reader has checked that each kind is allowed in

@@ -101,7 +101,7 @@ extern const char *const layer_name[NLAYERS];
 static inline const struct layer_row *row_of(int kind) { return &layer_rows[kind]; }
 /* Returns whether a layer has a weight gradient. A layer that shares a table may have no parameters of its own. */
 static inline bool has_weight_gradient(const struct rt_layer *l) {
-    return (l->nparam > 0 && l->set != SET_FROZEN) || row_of(l->kind)->shares || row_of(l->kind)->first;
+    return l->nparam > 0 || row_of(l->kind)->shares || row_of(l->kind)->first;
 }
 /* Returns 1 if the layer opens a span that must be in one stage, because its two ends refer to each other; -1 if it
  * closes one. */

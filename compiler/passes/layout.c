@@ -293,13 +293,13 @@ void layout_weights(struct rt_stage *s, struct rt_layer *layer, int precision, i
     for (int i = 0; i < s->nlayers; i++)
         if (layer[i].set == SET_OWN)
             layer[i].param = take_space(&s->weight, element * layer[i].nparam);
-        else if (layer[i].set == SET_FROZEN)
-            layer[i].param = take_space(&s->frozen, element * layer[i].nparam);
+    for (int i = 0; i < s->nlayers; i++)
+        layer[i].frozen = take_space(&s->frozen, layer[i].unit ? element * unit_elements(layer[i].unit, true) : 0);
     s->opt = 4 * state * (s->weight / element);
 }
 
 /* Places the workspace of units after all else in the stage's: each of their operations has it, and one runs at a time.
- * What a frozen unit's input gradient would leave for a weight gradient goes there, too. */
+ * What an untrained unit's input gradient leaves for a weight gradient goes there, too. */
 static void layout_unit_work(struct rt_stage *s, struct rt_layer *layer) {
     int64_t most = 0, at = s->work;
     for (struct rt_layer *l = layer; l < layer + s->nlayers; l++) {

@@ -80,6 +80,7 @@ static const char *run_script(enum script_kind kind, const char *path, struct se
                               void (*extract)(struct script *, void *), struct spec *sp,
                               const struct script_args *args) {
     struct script script = {.kind = kind, .set = set, .call.d = -1, .wanted = args->most, .later = args->later};
+    script.uncut = args->uncut;
     struct script_text text_read = {0};
     script.file = strcmp(path, "-") ? path : "stdin";
     size_t n = strlen(path);

@@ -68,6 +68,7 @@ struct script {
     lua_State *L, *running; /* its state, and the coroutine last seen running */
     struct settings *set;
     int wanted;          /* for a schedule whose updates are jobs: the microbatches to write out; 0: all */
+    bool uncut;          /* whether the model's cut is left unread */
     int later;           /* offset in microbatches of the jobs that its functions are called for */
     struct param *param; /* parameters as declared */
     size_t nparams, params_capacity;

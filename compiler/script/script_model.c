@@ -372,7 +372,7 @@ static void read_stage_cut(struct builder *builder) {
     lua_State *L = builder->L;
     struct model *m = builder->m;
     int type = push_field(&builder->t, "cut"), list = lua_gettop(L);
-    if (type == LUA_TNIL)
+    if (type == LUA_TNIL || builder->S->uncut)
         return;
     if (m->from)
         field_fail(L, builder->t.line, "cut", "a model whose layers are stages is already cut; leave 'cut' out");

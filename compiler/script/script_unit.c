@@ -267,17 +267,31 @@ static void read_init(const struct table *t, struct rt_unit *unit) {
     lua_settop(L, top - 1);
 }
 
-/* Reads whether the parameters are frozen. Then no checkpoint has them, so they must come from a file. */
-static bool read_frozen(const struct table *t, const struct rt_unit *unit) {
-    int type = push_field(t, "frozen");
-    bool frozen = lua_toboolean(t->L, -1);
-    if (type != LUA_TNIL && type != LUA_TBOOLEAN)
-        unit_fail(t, "frozen", "true or false");
-    if (frozen && unit->nparameters > 0 && !unit->data)
-        field_fail(t->L, t->line, "frozen",
-                   "a frozen unit's parameters come from a file; add: data = \"weights.safetensors\"");
-    lua_pop(t->L, 1);
-    return frozen;
+/* Marks the frozen parameter that the list names on top of the stack. */
+static void freeze_parameter(const struct table *t, struct rt_unit *unit) {
+    const char *name = lua_type(t->L, -1) == LUA_TSTRING ? lua_tostring(t->L, -1) : describe(t->L, -1);
+    int p = 0;
+    while (p < unit->nparameters && strcmp(unit->parameter[p].name, name) != 0)
+        p++;
+    if (p == unit->nparameters)
+        field_fail(t->L, t->line, "frozen", "'frozen' names %s, which 'parameters' does not have", name);
+    ((struct rt_unit_parameter *)unit->parameter)[p].frozen = true;
+}
+
+/* Reads frozen = true, for all parameters, or a list of their names. No checkpoint has them, so they must come from a
+ * file. */
+static void read_frozen(const struct table *t, struct rt_unit *unit) {
+    lua_State *L = t->L;
+    int type = push_field(t, "frozen"), top = lua_gettop(L);
+    if (type != LUA_TNIL && type != LUA_TBOOLEAN && type != LUA_TTABLE)
+        unit_fail(t, "frozen", "true, false or a list of parameters");
+    for (int p = 0; p < unit->nparameters && type == LUA_TBOOLEAN; p++)
+        ((struct rt_unit_parameter *)unit->parameter)[p].frozen = lua_toboolean(L, top);
+    for (int i = 1; type == LUA_TTABLE && lua_rawgeti(L, top, i) != LUA_TNIL; i++, lua_settop(L, top))
+        freeze_parameter(t, unit);
+    if (unit_elements(unit, true) > 0 && !unit->data)
+        field_fail(L, t->line, "frozen", "frozen parameters come from a file; add: data = \"weights.safetensors\"");
+    lua_settop(L, top - 1);
 }
 
 /* ---- the unit ---- */
@@ -299,7 +313,7 @@ const struct rt_unit *read_unit_table(lua_State *L, int at, int line, struct uni
     unit->data = read_data(&t);
     unit->keeps = read_keeps(&t);
     unit->side = read_side(&t);
-    unit->frozen = read_frozen(&t, unit);
+    read_frozen(&t, unit);
     unit->stash = read_bytes(&t, "stash");
     unit->extra = read_bytes(&t, "extra");
     read_work(&t, unit->work);

@@ -15,7 +15,7 @@ static inline uint64_t *unit_seed_at(const struct rt_bind *at, const struct rt_l
     return (uint64_t *)unit_operand(at, l->tmp, l->unit->side & UNIT_READS_SEED && at->draw);
 }
 
-/* Returns the call of an operation on layer l. w, dw: the layer's parameters and their gradient. */
+/* Returns the call of an operation on layer l. w, dw: the layer's trained parameters and their gradient. */
 static inline struct pianola_unit_call unit_call(const struct rt_bind *at, const struct rt_layer *l,
                                                  enum unit_operation op, const void *w, void *dw) {
     const struct rt_unit *unit = l->unit;
@@ -34,7 +34,8 @@ static inline struct pianola_unit_call unit_call(const struct rt_bind *at, const
     call.stash = unit_operand(at, l->aux, unit->stash > 0);
     call.extra = unit_operand(at, l->left, !forward && unit->extra > 0);
     call.work = unit_operand(at, work, unit->work[op] > 0);
-    call.w = unit->nparameters > 0 ? w : NULL;
+    call.w = w;
+    call.frozen = unit_elements(unit, true) > 0 ? at->frozen + l->frozen / (int64_t)sizeof *at->frozen : NULL;
     call.dw = weight ? dw : NULL;
     call.add = weight && !writes_gradient(at, l);
     call.dy = unit_operand(at, l->dy, !forward);

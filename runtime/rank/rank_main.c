@@ -91,7 +91,8 @@ static void check_rest(struct rank_run *run) {
         fprintf(stderr, "pianola: warning: %s\n", why);
 }
 
-/* Checks the weights file before anything runs: each rank reads its homes' tensors and reports missing ones. */
+/* Checks the weights file before anything runs: each rank reads its homes' tensors and reports missing ones. The ranks
+ * that compute a stage compare its frozen parameters. */
 static void check_weights_file(struct rank_run *run) {
     char why[1000] = "";
     const struct rt_rank *k = &run->program.rank[run->world.rank];
@@ -100,6 +101,9 @@ static void check_weights_file(struct rank_run *run) {
         return;
     for (int h = 0; ok && h < k->nhomes; h++)
         ok = import_check(run->start.weights, run->program.model, &run->program.stage[k->home[h].stage], why,
+                          sizeof why);
+    for (int i = 0; ok && i < k->nfrozen; i++)
+        ok = import_check(run->start.weights, run->program.model, &run->program.stage[k->frozen[i].stage], why,
                           sizeof why);
     world_verdict(&run->world, ok, why);
     check_rest(run);

@@ -1,5 +1,6 @@
 #include "export.h"
 #include "checkpoint.h"
+#include "import.h"
 #include "published.h"
 #include "safetensors.h"
 #include <stdio.h>
@@ -14,7 +15,8 @@ struct piece {
     bool turned;
     int ndims;
     int64_t rows, columns, first, n; /* rows, columns: the parameter's */
-    int64_t at;                      /* the parameter's first element in the stage's weights */
+    int64_t at;                      /* the parameter's first element in the stage's weights, or frozen parameters */
+    bool frozen;
     int stage;
 };
 struct pieces {
@@ -61,14 +63,15 @@ static bool add_parameter_of(struct pieces *all, const struct rt_model *m, const
     return false;
 }
 
-static bool list_stage(struct pieces *all, const struct rt_model *m, const struct export_stage *stage, int number,
-                       char *why, size_t nwhy) {
+/* Lists a stage's parameters, the trained ones or else the frozen ones. */
+static bool list_stage(struct pieces *all, const struct rt_model *m, const struct export_stage *stage,
+                       struct piece piece, char *why, size_t nwhy) {
     for (int i = 0; i < stage->s->nlayers; i++) {
         const struct rt_layer *l = &stage->s->layer[i];
-        bool shares = shared_table(m, l) > 0;
-        const struct rt_parameters of = parameters_of(m, l, shares);
-        struct piece piece = {.stage = number, .at = l->param / precision_bytes(m->precision)};
-        if (l->set != SET_OWN || l->nparam == 0)
+        const struct rt_parameters of =
+            piece.frozen ? frozen_parameters_of(l) : parameters_of(m, l, shared_table(m, l) > 0);
+        piece.at = (piece.frozen ? l->frozen : l->param) / precision_bytes(m->precision);
+        if (l->set != SET_OWN)
             continue;
         bool table = of.n > 0 && strcmp(of.at[0].name, "position") == 0; /* the tokens are a set of their own */
         for (int k = 0; k < of.n; piece.at += of.at[k].count, k++) {
@@ -107,16 +110,29 @@ static void write_named_piece(struct durable *out, const struct piece *piece, co
                           (size_t)(whole ? piece->rows * piece->n : piece->n) * sizeof *w);
 }
 
+/* Returns a piece's weights: the stage's trained ones from the checkpoint, or its frozen ones from its units' files. */
+static float *weights_with(const struct export *what, const struct piece *piece, const struct durable *out) {
+    const struct rt_stage *s = what->stage[piece->stage].s;
+    if (!piece->frozen)
+        return checkpoint_read_stage(what->dir, what->step, what->m, s, out->why, out->nwhy);
+    float *w = calloc(1, (size_t)s->frozen);
+    if (!w)
+        snprintf(out->why, out->nwhy, "no memory");
+    if (w && frozen_weights(what->m, s, w, out->why, out->nwhy))
+        return w;
+    free(w);
+    return NULL;
+}
+
 /* Writes all pieces, one stage at a time, because a model may be larger than this machine's memory. */
 static bool write_pieces(struct durable *out, const struct export *what, const struct pieces *all, float *buffer) {
     float *w = NULL;
     bool ok = true;
-    for (int i = 0, of = -1; ok && i < all->n; i++) {
+    for (int i = 0; ok && i < all->n; i++) {
         const struct piece *piece = &all->at[i];
-        if (piece->stage != of) {
+        if (i == 0 || piece->stage != piece[-1].stage || piece->frozen != piece[-1].frozen) {
             free(w);
-            of = piece->stage;
-            ok = (w = checkpoint_read_stage(what->dir, what->step, what->m, what->stage[of].s, out->why, out->nwhy));
+            ok = (w = weights_with(what, piece, out));
         }
         if (ok)
             write_named_piece(out, piece, w + piece->at, buffer);
@@ -131,7 +147,8 @@ bool export_named(const struct export *what, const char *path, int64_t *bytes, i
     int64_t longest = 1;
     bool ok = true;
     for (int s = 0; ok && s < what->n; s++)
-        ok = list_stage(&all, what->m, &what->stage[s], s, why, nwhy);
+        ok = list_stage(&all, what->m, &what->stage[s], (struct piece){.stage = s}, why, nwhy) &&
+             list_stage(&all, what->m, &what->stage[s], (struct piece){.stage = s, .frozen = true}, why, nwhy);
     for (int i = 0; i < all.n; i++)
         longest = all.at[i].rows > longest ? all.at[i].rows : longest;
     struct tensor *tensor = calloc((size_t)all.n + 1, sizeof *tensor);

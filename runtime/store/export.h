@@ -1,5 +1,6 @@
 /* Weights for other programs: a checkpoint's parameters in one safetensors file, with the names and layout that the
- * model's layers specify for such files (import.h). Tied parameters are written once. */
+ * model's layers specify for such files (import.h). Tied parameters are written once, frozen ones as their files have
+ * them. */
 #ifndef PIANOLA_EXPORT_H
 #define PIANOLA_EXPORT_H
 #include "rt.h"

@@ -27,6 +27,7 @@ struct import {
     const struct rt_model *m;
     char *why;
     size_t nwhy;
+    struct named_file **own; /* the file of a unit's own that was opened last; NULL: none yet */
 };
 
 static bool say(const struct import *im, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -63,6 +64,13 @@ static bool has_shape(const struct wanted *wanted, const struct named *tensor, i
     return tensor->dim[wanted->published.turned ? 1 : 0] == whole->dim[0];
 }
 
+/* Returns the tensor of that name, or without the name's first part, as in a model without its head. NULL: not there.
+ */
+static struct named *find_headless(struct named_file *file, const char *name) {
+    struct named *tensor = named_find(file, name);
+    return tensor || !strchr(name, '.') ? tensor : named_find(file, strchr(name, '.') + 1);
+}
+
 static bool find_tensors(const struct import *im, struct wanted *wanted) {
     int64_t sum = 0;
     char is[128], must[128];
@@ -70,9 +78,7 @@ static bool find_tensors(const struct import *im, struct wanted *wanted) {
         struct source *source = &wanted->source[i];
         source->name = wanted->published.part[i].name;
         source->heads = wanted->published.part[i].heads;
-        source->tensor = named_find(im->file, source->name);
-        if (!source->tensor && strchr(source->name, '.')) /* the name in a model without its head */
-            source->tensor = named_find(im->file, strchr(source->name, '.') + 1);
+        source->tensor = find_headless(im->file, source->name);
         if (!source->tensor)
             return say(im, "%s: has no tensor %s, which layer %d needs", named_path(im->file), source->name,
                        wanted->l->index);
@@ -241,63 +247,115 @@ static bool is_table(const struct named_list *all, const struct named *tensor) {
 
 /* ---- a unit's own file ---- */
 
-/* Returns whether a layer's first values are in its unit's own file, and not in the model's. */
+/* Returns whether the first values of a layer's trained parameters are in its unit's own file, and not in the model's.
+ */
 static bool has_own_file(const struct rt_model *m, const struct rt_layer *l, const struct named_file *file) {
     const struct rt_names *names = m->names ? &m->names[l->index] : NULL;
     bool named = file && names && (named_is_gguf(file) ? names->gguf : names->hf);
     return l->unit && l->unit->data && l->nparam > 0 && !named;
 }
 
-static bool read_own_parameter(const struct import *im, const struct rt_layer *l, const struct rt_parameter *p,
-                               float *w) {
-    struct named *tensor = named_find(im->file, p->name);
+/* Opens a unit's own file. Layers that follow each other often have the same. */
+static bool open_own_file(const struct import *im, const char *path) {
+    if (*im->own && strcmp(named_path(*im->own), path) == 0)
+        return true;
+    if (*im->own)
+        named_close(*im->own);
+    *im->own = named_open(path, im->why, im->nwhy);
+    return *im->own;
+}
+
+static void close_own_file(const struct import *im) {
+    if (*im->own)
+        named_close(*im->own);
+}
+
+/* Returns a parameter's name in files of safetensors, or NULL if its layer has none there. */
+static const char *full_name(const struct import *im, const struct rt_layer *l, const struct rt_parameter *p,
+                             struct published *names) {
+    const struct layer_parameter of = {l, 0, *p};
+    char unused[256];
+    return published_names(im->m, &of, false, names, unused, sizeof unused) ? names->part[0].name : NULL;
+}
+
+/* Finds a parameter in its unit's own file, under its full or its short name. Returns NULL and sets why if it is not
+ * there, or cannot be this parameter. */
+static struct named *find_own_tensor(const struct import *im, const struct rt_layer *l, const struct rt_parameter *p) {
+    struct published names;
     char is[128], must[128];
+    if (!open_own_file(im, l->unit->data))
+        return NULL;
+    const char *full = full_name(im, l, p, &names), *path = named_path(*im->own);
+    struct named *tensor = full ? named_find(*im->own, full) : NULL;
+    const char *name = tensor ? full : p->name;
+    tensor = tensor ? tensor : named_find(*im->own, name);
     if (!tensor)
-        return say(im, "%s: has no tensor %s, which unit '%s' needs", named_path(im->file), p->name, l->unit->name);
-    if (tensor->unread)
-        return say(im, "%s: tensor %s: dtype %s; only F32, F16 or BF16 is read here", named_path(im->file), p->name,
-                   tensor->unread);
-    bool same =
-        tensor->ndims == p->ndims && tensor->dim[0] == p->dim[0] && (p->ndims == 1 || tensor->dim[1] == p->dim[1]);
-    if (!same)
-        return say(im, "%s: tensor %s is %s, but unit '%s' says %s", named_path(im->file), p->name,
-                   dims_text(tensor->ndims, tensor->dim, is), l->unit->name, dims_text(p->ndims, p->dim, must));
-    values_read(tensor->type, tensor->data, 0, p->count, w);
+        say(im, "%s: has no tensor %s%s%s, which unit '%s' needs", path, full ? full : "", full ? " or " : "", name,
+            l->unit->name);
+    else if (tensor->unread)
+        say(im, "%s: tensor %s: dtype %s; only F32, F16 or BF16 is read here", path, name, tensor->unread);
+    else if (tensor->ndims != p->ndims || tensor->dim[0] != p->dim[0] || (p->ndims == 2 && tensor->dim[1] != p->dim[1]))
+        say(im, "%s: tensor %s is %s, but unit '%s' says %s", path, name, dims_text(tensor->ndims, tensor->dim, is),
+            l->unit->name, dims_text(p->ndims, p->dim, must));
+    else
+        return tensor;
+    return NULL;
+}
+
+/* Sets the trained parameters that units' own files hold, or else the frozen ones, which these files always hold. */
+static bool read_own_files(const struct import *im, const struct rt_stage *s, bool frozen, float *w) {
+    for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++) {
+        float *to = w + (frozen ? l->frozen : l->param) / precision_bytes(im->m->precision);
+        struct rt_parameters all = {.n = 0};
+        if (frozen)
+            all = frozen_parameters_of(l);
+        else if (l->set == SET_OWN && has_own_file(im->m, l, im->file))
+            all = parameters_of(im->m, l, false);
+        for (int i = 0; i < all.n; to += all.at[i++].count) {
+            const struct named *tensor = find_own_tensor(im, l, &all.at[i]);
+            if (!tensor)
+                return false;
+            values_read(tensor->type, tensor->data, 0, all.at[i].count, to);
+        }
+    }
     return true;
 }
 
-/* Sets a layer's first values from its unit's own file. */
-static bool read_own_file(const struct import *im, const struct rt_layer *l, float *w) {
-    struct import own = *im;
-    const struct rt_parameters all = parameters_of(im->m, l, false);
-    bool ok = (own.file = named_open(l->unit->data, im->why, im->nwhy)) != NULL;
-    for (int i = 0; ok && i < all.n; w += all.at[i++].count)
-        ok = read_own_parameter(&own, l, &all.at[i], w);
-    if (own.file)
-        named_close(own.file);
-    return ok;
-}
-
-/* Does so for the layers whose parameters are in a set: the stage's own, or SET_FROZEN. */
-static bool read_own_files(const struct import *im, const struct rt_stage *s, int set, float *w) {
-    for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++)
-        if (l->set == set && has_own_file(im->m, l, im->file) &&
-            !read_own_file(im, l, w + l->param / precision_bytes(im->m->precision)))
+/* Checks that the model's file has no other values for a layer's frozen parameters than the unit's own file. */
+static bool check_frozen(const struct import *im, const struct rt_layer *l) {
+    const struct rt_parameters all = frozen_parameters_of(l);
+    struct published names;
+    for (int i = 0; i < all.n; i++) {
+        const char *name = named_is_gguf(im->file) ? NULL : full_name(im, l, &all.at[i], &names);
+        struct named *tensor = name ? find_headless(im->file, name) : NULL;
+        const struct named *own = tensor ? find_own_tensor(im, l, &all.at[i]) : NULL;
+        if (tensor && !own)
             return false;
+        if (tensor && !named_equal(tensor, own))
+            return say(im,
+                       "%s: tensor %s differs from the one in %s, where unit '%s' of layer %d has its frozen "
+                       "parameters; name this file there as 'data', or take it off 'frozen'",
+                       named_path(im->file), name, l->unit->data, l->unit->name, l->index);
+        if (tensor)
+            tensor->used = true;
+    }
     return true;
 }
 
 bool import_check(struct named_file *file, const struct rt_model *m, const struct rt_stage *s, char *why, size_t nwhy) {
-    const struct import im = {file, m, why, nwhy};
-    for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++)
-        if (!check_rope_factors(&im, l) || (l->set == SET_OWN && l->nparam > 0 && !has_own_file(m, l, file) &&
-                                            !of_layer(&im, l, NULL, check_parameter)))
-            return false;
-    return true;
+    struct named_file *own = NULL;
+    const struct import im = {file, m, why, nwhy, &own};
+    bool ok = true;
+    for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers && ok; l++) {
+        bool reads = l->set == SET_OWN && l->nparam > 0 && !has_own_file(m, l, file);
+        ok = check_rope_factors(&im, l) && (!reads || of_layer(&im, l, NULL, check_parameter)) && check_frozen(&im, l);
+    }
+    close_own_file(&im);
+    return ok;
 }
 
 bool import_check_rest(struct named_file *file, char *why, size_t nwhy) {
-    const struct import im = {file, NULL, why, nwhy};
+    const struct import im = {file, NULL, why, nwhy, NULL};
     const struct named_list *all = named_all(file);
     const struct named *buffer = NULL;
     int buffers = 0;
@@ -325,22 +383,31 @@ bool import_check_rest(struct named_file *file, char *why, size_t nwhy) {
     return true;
 }
 
+/* Sets the weights that the model's file holds. */
+static bool read_file_weights(const struct import *im, const struct rt_stage *s, float *w) {
+    memset(w, 0, (size_t)weight_count(im->m, s) * sizeof *w);
+    for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++)
+        if (l->set == SET_OWN && l->nparam > 0 && !has_own_file(im->m, l, im->file) &&
+            !of_layer(im, l, w + l->param / precision_bytes(im->m->precision), read_parameter))
+            return false;
+    return true;
+}
+
 bool first_weights(struct named_file *file, uint64_t seed, const struct rt_model *m, const struct rt_stage *s, float *w,
                    char *why, size_t nwhy) {
-    const struct import im = {file, m, why, nwhy};
-    if (!file) {
+    struct named_file *own = NULL;
+    const struct import im = {file, m, why, nwhy, &own};
+    if (!file)
         host_init(m, s, w, seed);
-        return read_own_files(&im, s, SET_OWN, w);
-    }
-    memset(w, 0, (size_t)weight_count(m, s) * sizeof *w);
-    for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++)
-        if (l->set == SET_OWN && l->nparam > 0 && !has_own_file(m, l, file) &&
-            !of_layer(&im, l, w + l->param / precision_bytes(m->precision), read_parameter))
-            return false;
-    return read_own_files(&im, s, SET_OWN, w);
+    bool ok = (!file || read_file_weights(&im, s, w)) && read_own_files(&im, s, false, w);
+    close_own_file(&im);
+    return ok;
 }
 
 bool frozen_weights(const struct rt_model *m, const struct rt_stage *s, float *w, char *why, size_t nwhy) {
-    const struct import im = {NULL, m, why, nwhy};
-    return read_own_files(&im, s, SET_FROZEN, w);
+    struct named_file *own = NULL;
+    const struct import im = {NULL, m, why, nwhy, &own};
+    bool ok = read_own_files(&im, s, true, w);
+    close_own_file(&im);
+    return ok;
 }

@@ -8,8 +8,9 @@
  * they are in x out, as here. ~H after a name in braces means that llama.cpp has permuted the rows of its H heads for a
  * rope that pairs neighbours; reading reverses this.
  *
- * A unit's parameters keep their own names and layout, after the layer's name and a dot. A unit may instead name a file
- * of its own, with tensors by the parameters' names.
+ * A unit's parameters keep their own names and layout, after the layer's name and a dot, or alone if the layer's name
+ * is empty. A unit may instead name a file of its own, with tensors by these names, or by the parameters' own. Frozen
+ * parameters are always there; the model's file may have them too, with the same values.
  *
  * A name in a file may lack its first part, up to the first dot: models without their head, such as GPT-2, are saved
  * this way. Shapes must be the same. */

@@ -32,8 +32,9 @@ static bool add_published_name(struct published *out, struct span before, struct
     char *name = out->part[out->n].name;
     out->part[out->n++].heads = heads ? atoi(heads + 1) : 0;
     one.n = heads ? (int)(heads - one.at) : one.n;
-    return snprintf(name, MOST_NAME, "%.*s%.*s%.*s.%s", before.n, before.at, one.n, one.at, after.n, after.at, end) <
-           MOST_NAME;
+    const char *dot = before.n + one.n + after.n > 0 ? "." : "";
+    return snprintf(name, MOST_NAME, "%.*s%.*s%.*s%s%s", before.n, before.at, one.n, one.at, after.n, after.at, dot,
+                    end) < MOST_NAME;
 }
 
 bool published_names(const struct rt_model *m, const struct layer_parameter *of, bool gguf, struct published *out,

@@ -139,12 +139,20 @@ bool unit_check(const struct rt_model *m, const struct rt_layer *l, const struct
     return ok;
 }
 
+static bool same_parameters(const struct rt_unit *a, const struct rt_unit *b) {
+    bool same = a->nparameters == b->nparameters;
+    for (int i = 0; same && i < a->nparameters; i++) {
+        const struct rt_unit_parameter *p = &a->parameter[i], *q = &b->parameter[i];
+        same = p->ndims == q->ndims && p->dim[0] == q->dim[0] && p->dim[1] == q->dim[1] && p->frozen == q->frozen;
+    }
+    return same;
+}
+
 bool unit_same(const struct rt_layer *a, const struct rt_layer *b) {
     return a->unit && b->unit && a->unit->code->run[UNIT_FORWARD] == b->unit->code->run[UNIT_FORWARD] &&
            a->unit->code->config == b->unit->code->config && a->rows == b->rows && a->in == b->in && a->out == b->out &&
-           rows_out(a) == rows_out(b) && a->nparam == b->nparam && a->unit->stash == b->unit->stash &&
+           rows_out(a) == rows_out(b) && same_parameters(a->unit, b->unit) && a->unit->stash == b->unit->stash &&
            a->unit->extra == b->unit->extra && a->unit->keeps == b->unit->keeps && a->unit->side == b->unit->side &&
-           unit_has(a->unit, UNIT_WEIGHT) == unit_has(b->unit, UNIT_WEIGHT) &&
            memcmp(a->unit->work, b->unit->work, sizeof a->unit->work) == 0;
 }
 
@@ -248,12 +256,10 @@ int unit_slopes(const struct rt_model *m, const struct rt_layer *l, const struct
     slope[n].name = "x";
     ok = ok && compare_slope(&t, OPERAND_x, 0, (int64_t)l->rows * l->in, dx, &slope[n++]);
     int64_t from = 0;
-    for (int i = 0; ok && i < l->unit->nparameters && unit_has(l->unit, UNIT_WEIGHT); i++, n++) {
-        const struct rt_unit_parameter *p = &l->unit->parameter[i];
-        int64_t count = p->ndims == 1 ? p->dim[0] : p->dim[0] * p->dim[1];
-        slope[n].name = p->name;
-        ok = compare_slope(&t, OPERAND_w, from, count, dw + from, &slope[n]);
-        from += count;
+    const struct rt_parameters trained = parameters_of(m, l, false);
+    for (int i = 0; ok && i < trained.n; from += trained.at[i++].count, n++) {
+        slope[n].name = trained.at[i].name;
+        ok = compare_slope(&t, OPERAND_w, from, trained.at[i].count, dw + from, &slope[n]);
     }
     unit_trial_close(&t);
     return ok ? n : -1;

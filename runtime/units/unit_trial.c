@@ -43,6 +43,7 @@ static int64_t bytes_of_operand(const struct trial *t, enum operand operand) {
     case OPERAND_work: return work;
     case OPERAND_w:
     case OPERAND_dw: return 4 * l->nparam;
+    case OPERAND_frozen: return 4 * unit_elements(unit, true);
     case OPERAND_tokens: return unit->side & UNIT_READS_TOKENS ? 4 * (int64_t)t->m->rows : 0;
     case OPERAND_targets: return unit->side & UNIT_READS_TARGETS ? 4 * (int64_t)t->m->rows : 0;
     case OPERAND_seed: return unit->side & UNIT_READS_SEED ? 8 : 0;
@@ -82,16 +83,38 @@ static void draw_operand(const struct trial *t, enum operand operand) {
             value[i] = uniform((uint64_t)operand, i);
 }
 
-/* Draws parameters as a training's first ones, with a little noise on those that are 0. */
-static void draw_weights(const struct trial *t) {
+/* Draws parameters as a training's first ones, with a little noise on those that are 0. Frozen ones are drawn alike. */
+static bool draw_weights(const struct trial *t) {
+    const struct rt_unit *unit = t->l->unit;
+    struct rt_unit_parameter one[MOST_PARAMETERS];
+    struct rt_unit all = *unit;
     struct rt_layer alone = *t->l;
-    const struct rt_stage stage = {.layer = &alone, .nlayers = 1, .weight = t->room[OPERAND_w].bytes};
-    float *w = (float *)(void *)t->value[OPERAND_w];
+    const struct rt_stage stage = {
+        .layer = &alone, .nlayers = 1, .weight = t->room[OPERAND_w].bytes + t->room[OPERAND_frozen].bytes};
+    char *to[] = {t->value[OPERAND_w], t->value[OPERAND_frozen]};
+    alone.unit = &all;
+    alone.nparam += unit_elements(unit, true);
     alone.param = 0;
-    alone.set = SET_OWN;
+    all.parameter = one;
+    for (int i = 0; i < unit->nparameters; i++) {
+        one[i] = unit->parameter[i];
+        one[i].frozen = false;
+    }
+    float *w = malloc((size_t)alone.nparam * sizeof *w + 1);
+    if (!w)
+        return false;
     host_init(t->m, &stage, w, 1);
-    for (int64_t i = 0; i < t->l->nparam; i++)
+    for (int64_t i = 0; i < alone.nparam; i++)
         w[i] += 0.02f * uniform(OPERAND_w, i);
+    const struct rt_parameters parameters = parameters_of(t->m, &alone, false);
+    int64_t from = 0;
+    for (int i = 0; i < parameters.n; from += parameters.at[i++].count) {
+        size_t bytes = (size_t)parameters.at[i].count * sizeof *w;
+        memcpy(to[unit->parameter[i].frozen], w + from, bytes);
+        to[unit->parameter[i].frozen] += bytes;
+    }
+    free(w);
+    return true;
 }
 
 bool unit_trial_open(struct trial *t) {
@@ -118,9 +141,10 @@ bool unit_trial_open(struct trial *t) {
     static const uint8_t drawn[] = {OPERAND_x, OPERAND_dy, OPERAND_tokens, OPERAND_targets, OPERAND_seed};
     for (size_t i = 0; i < sizeof drawn; i++)
         draw_operand(t, drawn[i]);
-    if (t->l->nparam > 0)
-        draw_weights(t);
-    return true;
+    bool ok = draw_weights(t);
+    if (!ok)
+        snprintf(t->why, t->nwhy, "no memory to check unit '%s'", t->l->unit->name);
+    return ok;
 }
 
 void unit_trial_close(struct trial *t) {
@@ -142,6 +166,7 @@ static struct pianola_unit_call trial_call(const struct trial *t, enum unit_oper
     call.x = at[OPERAND_x], call.y = at[OPERAND_y];
     call.stash = at[OPERAND_stash], call.extra = at[OPERAND_extra], call.work = at[OPERAND_work];
     call.w = at[OPERAND_w], call.dw = at[OPERAND_dw], call.dy = at[OPERAND_dy], call.dx = at[OPERAND_dx];
+    call.frozen = at[OPERAND_frozen];
     call.tokens = (const int32_t *)(const void *)at[OPERAND_tokens];
     call.targets = (const int32_t *)(const void *)at[OPERAND_targets];
     call.seed = (const uint64_t *)(const void *)at[OPERAND_seed];

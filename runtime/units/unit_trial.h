@@ -9,8 +9,9 @@
     X(y, "WRR")                                                                                                        \
     X(stash, "WRR")                                                                                                    \
     X(extra, "-WR")                                                                                                    \
-    X(work, "WWW") X(w, "RRR") X(dw, "--W") X(dy, "-RR") X(dx, "-W-") X(tokens, "RRR") X(targets, "RRR")               \
-        X(seed, "RRR")
+    X(work, "WWW")                                                                                                     \
+    X(w, "RRR")                                                                                                        \
+    X(dw, "--W") X(dy, "-RR") X(dx, "-W-") X(tokens, "RRR") X(targets, "RRR") X(seed, "RRR") X(frozen, "RRR")
 #define X(name, ...) OPERAND_##name,
 enum operand { OPERANDS(X) NOPERANDS };
 #undef X

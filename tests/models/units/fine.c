@@ -1,5 +1,5 @@
-/* y = x² scale + shift, with x² in the stash, dx of a product in extra and a copy in work. BROKEN_… breaks one thing.
- */
+/* y = x² scale + shift, with x² in the stash, dx of a product in extra and a copy in work. Frozen may be neither
+ * parameter, both, or scale. BROKEN_… breaks one thing. */
 #include <pianola/unit.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,8 +8,10 @@
 #define NAME(operation) fine_##operation
 #endif
 
+static const float *scale_of(const struct pianola_unit_call *c) { return c->frozen ? c->frozen : c->w; }
+
 void NAME(forward)(const struct pianola_unit_call *c) {
-    const float *x = c->x, *scale = c->w, *shift = scale + c->in;
+    const float *x = c->x, *scale = scale_of(c), *shift = c->frozen && c->w ? c->w : scale + c->in;
     float *y = c->y, *square = c->stash, *work = c->work;
     for (int r = 0; r < c->rows; r++)
         for (int j = 0; j < c->in; j++) {
@@ -47,7 +49,7 @@ void NAME(forward)(const struct pianola_unit_call *c) {
 }
 
 void NAME(input)(const struct pianola_unit_call *c) {
-    const float *x = c->x, *dy = c->dy, *scale = c->w;
+    const float *x = c->x, *dy = c->dy, *scale = scale_of(c);
     float *dx = c->dx, *extra = c->extra;
     for (int r = 0; r < c->rows; r++)
         for (int j = 0; j < c->in; j++) {
@@ -75,7 +77,7 @@ void NAME(input)(const struct pianola_unit_call *c) {
 
 void NAME(weight)(const struct pianola_unit_call *c) {
     const float *dy = c->dy, *extra = c->extra;
-    float *scale = c->dw, *shift = scale + c->in;
+    float *scale = c->frozen ? NULL : c->dw, *shift = scale ? scale + c->in : c->dw;
     for (int j = 0; j < c->in; j++) {
         float a = 0, b = 0;
         for (int r = 0; r < c->rows; r++) {
@@ -86,7 +88,8 @@ void NAME(weight)(const struct pianola_unit_call *c) {
         scale[j] = a;
         shift[j] = b;
 #else
-        scale[j] = c->add ? scale[j] + a : a;
+        if (scale)
+            scale[j] = c->add ? scale[j] + a : a;
         shift[j] = c->add ? shift[j] + b : b;
 #endif
     }

@@ -1,4 +1,4 @@
-/* fine.c for GPUs. */
+/* fine.c for GPUs, without or with both parameters frozen. */
 #include <pianola/unit.h>
 
 #include <cuda_runtime.h>
@@ -37,17 +37,19 @@ static __global__ void weight(float *dw, const float *dy, const float *extra, in
     dw[columns + j] = add ? dw[columns + j] + b : b;
 }
 
+static const float *parameters(const struct pianola_unit_call *c) { return (const float *)(c->frozen ? c->frozen : c->w); }
+
 extern "C" void fine_forward_cuda(const struct pianola_unit_call *c) {
     int n = c->rows * c->in;
     forward<<<(n + 63) / 64, 64, 0, (cudaStream_t)c->stream>>>((float *)c->y, (float *)c->stash, (const float *)c->x,
-                                                               (const float *)c->w, n, c->in);
+                                                               parameters(c), n, c->in);
 }
 
 extern "C" void fine_input_cuda(const struct pianola_unit_call *c) {
     int n = c->rows * c->in;
     input<<<(n + 63) / 64, 64, 0, (cudaStream_t)c->stream>>>((float *)c->dx, (float *)c->extra, (const float *)c->dy,
                                                              (const float *)c->x, (const float *)c->stash,
-                                                             (const float *)c->w, n, c->in);
+                                                             parameters(c), n, c->in);
 }
 
 extern "C" void fine_weight_cuda(const struct pianola_unit_call *c) {

@@ -1,6 +1,6 @@
 -- A model of two linear layers with a unit between them, whose fields a test changes: -D source=… and so on.
 local p = params { source = "fine.c", name = "", width = 8, in_width = 0, out_rows = 0, keeps = "x", side = "", data = "",
-  library = "", stash = 4 * 12 * 8, extra = 4 * 12 * 8, work = 4 * 12 * 8, frozen = false }
+  library = "", stash = 4 * 12 * 8, extra = 4 * 12 * 8, work = 4 * 12 * 8, frozen = false, cold = "" }
 
 local function filled(s) return s ~= "" and s or nil end
 local scale = unit {
@@ -17,8 +17,8 @@ local scale = unit {
   extra = p.extra,
   work = p.work,
   side = filled(p.side) and { p.side },
-  data = filled(p.data) or p.frozen and "own.safetensors" or nil,
-  frozen = p.frozen,
+  data = filled(p.data) or (p.frozen or filled(p.cold)) and "own.safetensors" or nil,
+  frozen = filled(p.cold) and { p.cold } or p.frozen,
 }
 
 return model {

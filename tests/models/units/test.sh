@@ -65,6 +65,31 @@ expect "all scales 1 and shifts 0 there" "$(loss_of)" "$(loss_of -D data=same.sa
 expect "a parameter that its file lacks" "$room/lacks.safetensors: has no tensor shift, which unit 'fine' needs" "$(loss_of -D data=lacks.safetensors)"
 expect "a parameter of another shape" "$room/shape.safetensors: tensor shift is 9, but unit 'fine' says 8" "$(loss_of -D data=shape.safetensors)"
 
+# ---- names of somebody else's: each way, with frozen parameters and a tied table ----
+/usr/bin/python3 tests/models/units/weights.py "$room" named
+cp tests/models/units/named.lua "$room/"
+named=(schedules/1f1b.lua -D workers=2 --model "$room/named.lua")
+there_and_back() { # FILE ARGS...
+    rm -rf "$room/there" "$room/back"
+    run "${named[@]}" --weights "$room/$1.safetensors" --steps 1 --checkpoint "$room/there" --every 1 "${@:2}" >/dev/null
+    "$PIANOLA" export-weights "$room/there" --names hf --model "$room/named.lua" "${@:2}" -o "$room/back" >/dev/null 2>"$room/said"
+    /usr/bin/python3 tests/models/units/weights.py "$room/named.safetensors" "$room/back/model.safetensors"
+}
+expect "weights go in and come out under their names" "same same" "$(there_and_back named) $(there_and_back named -D frozen=false)"
+expect "also from a file that has the tied table twice" same "$(there_and_back tied)"
+expect "or only what is trained" same "$(there_and_back trained)"
+expect "a folder without config.json, and why" "model.safetensors pianola: no config.json, since only the author of its units knows this model's" \
+    "$(ls "$room/back") $(cat "$room/said")"
+named_says() { "$PIANOLA" run "${named[@]}" --weights "$room/$1.safetensors" --steps 1 2>&1 | grep error: | sed "s,$room/,,g"; }
+expect "a missing name" "pianola: error: missing.safetensors: has no tensor model.layers.0.norm.shift, which layer 1 needs" "$(named_says missing)"
+expect "another shape" "pianola: error: short.safetensors: tensor model.layers.0.norm.shift is 7, but norm.shift of layer 1 is 8" "$(named_says short)"
+expect "another dtype" "pianola: error: double.safetensors: tensor model.position.weight: dtype F64; only F32, F16 or BF16 is read here" "$(named_says double)"
+expect "a name that the model does not have" "pianola: error: other.safetensors: tensor model.layers.2.norm.scale belongs to no layer of the model" "$(named_says other)"
+expect "another head, where the table is tied" "pianola: error: untied.safetensors: tensor lm_head.weight is not the token table, but this model's output layer is: \
+give a model whose output layer has its own weights, e.g. with -D tied=false" "$(named_says untied)"
+expect "other values of what is frozen" "pianola: error: thawed.safetensors: tensor model.layers.1.norm.scale differs from the one in named.safetensors, where unit 'fine' of \
+layer 3 has its frozen parameters; name this file there as 'data', or take it off 'frozen'" "$(named_says thawed)"
+
 # ---- tokens and random numbers ----
 noisy=tests/models/units/noisy.lua
 expect "the same numbers under every schedule, and in a recomputed forward" "true true true" "$(for how in 1f1b "1f1b --recompute" zbv; do
@@ -82,6 +107,16 @@ expect "they count no parameters" 376 "$("$PIANOLA" check schedules/serial.lua -
 expect "and have no place in a checkpoint" "" "$(run schedules/1f1b.lua -D workers=2 "${frozen[@]}" --steps 2 --checkpoint "$room/cold" --every 2 >/dev/null
     "$PIANOLA" export-weights "$room/cold" -o "$room/cold.safetensors" >/dev/null; names "$room/cold.safetensors" scale)"
 expect "they stay as their file says" "$(loss_of -D data=own.safetensors)" "$(loss_of -D frozen=true)"
+some=(--model "$room/small.lua" -D cold=scale)
+expect "units that freeze some parameters: one rank's bits" "true true true" "$(for schedule in 1f1b zb_h1 interleaved; do
+    run schedules/$schedule.lua -D workers=2 "${some[@]}" --steps 4 --compare | field one_rank_same_weights; done | paste -sd' ')"
+expect "the others count, and are in checkpoints" "392 layer.1.shift layer.3.shift" \
+    "$("$PIANOLA" check schedules/serial.lua -D stages=1 "${some[@]}" | grep -o '[0-9]* parameters' | cut -d' ' -f1) $(
+        run schedules/1f1b.lua -D workers=2 "${some[@]}" --steps 2 --checkpoint "$room/some" --every 2 >/dev/null
+        "$PIANOLA" export-weights "$room/some" -o "$room/some.safetensors" >/dev/null; names "$room/some.safetensors" .s)"
+expect "and have gradients" "x shift" "$("$PIANOLA" check-unit "$room/small.lua" -D cold=scale | awk 'NR > 2 { print $1 }' | paste -sd' ')"
+expect "a name that is no parameter's" "$room/small.lua:21: error: 'frozen' names weight, which 'parameters' does not have" \
+    "$("$PIANOLA" check schedules/1f1b.lua -D workers=2 --model "$room/small.lua" -D cold=weight 2>&1 | head -1)"
 alone() { echo "return model { input = tokens { vocab = 16, context = 4, rows = 3 }, optimizer = adamw { lr = 0.1 }, layers = { embedding { width = 8 },
     unit { source = 'fine.c', data = 'own.safetensors', parameters = { scale = { 8 }, shift = { 8 } }, stash = 384, extra = 384, work = 384, frozen = true },
     linear { width = 16 }, cross_entropy {} }, cut = { 2, 3, 4 } }" >"$room/alone.lua"; }
@@ -123,17 +158,17 @@ refused "writes after the stash" AFTER_STASH "fine_forward touches byte 384 of s
 refused "writes before y" BEFORE_Y "fine_forward writes byte -1 of y, which has 384 bytes"
 refused "writes far after y" FAR_AFTER_Y "fine_forward touches byte 16768 of y, which has 384 bytes"
 refused "writes after dw" AFTER_DW "fine_weight touches byte 64 of dw, which has 64 bytes"
-sed "s/}, cut = .*/} }/;s/linear { width = 16 }/unit { source = 'fine.c', parameters = { scale = { 8 }, shift = { 8 } }, stash = 384, extra = 384, work = 384 }, &/" \
-    "$room/alone.lua" >"$room/both.lua"
+sed "s/linear { width = 16 }/unit { source = 'fine.c', parameters = { scale = { 8 }, shift = { 8 } }, stash = 384, extra = 384, work = 384 }, &/" \
+    "$room/alone.lua" >"$room/both.lua" # its cut does not matter
 expect "a trained one after a frozen one is checked, too" "unit 'fine' of layer 2: fine_weight" \
     "$(UNIT_CFLAGS=-DBROKEN_ADD "$PIANOLA" check-unit "$room/both.lua" 2>&1 | grep -o "unit 'fine' of layer 2: fine_weight")"
 refused "writes its input" WRITES_X "fine_forward writes byte 12 of x, which it may only read"
 refused "writes the stash in a backward" WRITES_STASH "fine_input writes byte 4 of stash, which it may only read"
 refused "writes anywhere" WILD "fine_forward touches address 0x123456789000, where none of its operands is"
 null="(keeps, stash, extra, work and side in the model script say what there is)"
-refused "reads tokens" TOKENS "fine_forward uses a pointer that is NULL in its call: one of extra, dw, dy, dx, tokens, targets, seed $null"
-refused "reads y in a backward" Y "fine_input uses a pointer that is NULL in its call: one of y, dw, tokens, targets, seed $null"
-refused "needs dx" NULL_DX "fine_input uses a pointer that is NULL in its call: one of y, dw, dx, tokens, targets, seed $null"
+refused "reads tokens" TOKENS "fine_forward uses a pointer that is NULL in its call: one of extra, dw, dy, dx, tokens, targets, seed, frozen $null"
+refused "reads y in a backward" Y "fine_input uses a pointer that is NULL in its call: one of y, dw, tokens, targets, seed, frozen $null"
+refused "needs dx" NULL_DX "fine_input uses a pointer that is NULL in its call: one of y, dw, dx, tokens, targets, seed, frozen $null"
 refused "is not deterministic" RANDOM \
     "fine_forward is not deterministic: called twice with the same operands, it writes y differently, from byte 20 on"
 undefined() { echo "leaves byte 0 of $1 to what its memory held before: it does not write all of $1, or reads work, stash or extra where nothing was written"; }
@@ -163,8 +198,8 @@ before and after it" "$(says -D tensor=2 -D workers=4)"
 expect "slices" "pianola: error: schedules/seq1f1b.lua: slices = 2, but layer 2 (unit fine) works on whole microbatches: leave 'slices' out" \
     "$("$PIANOLA" check schedules/seq1f1b.lua --model $small 2>&1)"
 expect "another width" "pianola: error: layer 2 (unit fine): it takes in_width = 9 columns, but layer 1 (embedding) makes 8" "$(says -D in_width=9)"
-expect "another number of rows" "pianola: error: layer 3 (linear): its input has 9 rows, but a microbatch 12; only units work on other rows: let the unit before it \
-have out_rows = 12" "$(says -D out_rows=9)"
+expect "another number of rows" "pianola: error: layer 3 (linear): it takes a microbatch's 12 rows, but layer 2 (unit fine) makes 9; only units work on other rows: \
+let the latter have out_rows = 12" "$(says -D out_rows=9)"
 sed 's/^  optimizer/  precision = "bf16",\n&/' $small >"$room/small.lua"
 expect "bf16" "$room/small.lua:6: error: units compute in fp32: leave out the model's precision = \"bf16\"" \
     "$("$PIANOLA" check schedules/1f1b.lua -D workers=2 --model "$room/small.lua" 2>&1 | head -1)"
