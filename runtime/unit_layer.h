@@ -16,10 +16,18 @@ struct rt_unit_parameter {
     int32_t init; /* enum unit_init; NORMAL: with deviation 1 / sqrt(dim[0]), as a linear layer's */
     bool frozen;  /* not trained */
 };
+/* A shared library that a unit is linked with. */
+struct rt_unit_library {
+    const char *name;
+    int64_t bytes;
+    const char *sha256; /* 64 hexadecimal digits */
+};
 /* The functions, by operation; NULL: not there. Set once the unit's library is open. */
 struct rt_unit_code {
     pianola_unit_function *run[UNIT_OPERATIONS];
     const void *config;
+    const struct rt_unit_library *library;
+    int32_t nlibraries;
 };
 /* Sizes are bytes, of one microbatch. stash: without what `keeps` says. extra: without dy. */
 struct rt_unit {

@@ -374,7 +374,7 @@ function attention(fields) end
 ---Its code, beside the script: files that end in .c, for CPUs, or in .cu, for GPUs.
 ---@field source? string|string[]
 ---Libraries that it is linked with.
----@field libraries? string|string[]
+---@field libraries? string|(string|{ [1]: string, sha256?: string })[]
 ---The beginning of its functions' names. Default: the first source's name, without its ending.
 ---@field name? string
 ---Columns of its output. Default: its input's.

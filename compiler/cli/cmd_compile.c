@@ -232,7 +232,7 @@ static void add_programs(struct folder *folder, const struct compile *c) {
     }
 }
 
-/* Adds the sources of the model's units. */
+/* Adds the sources and libraries of the model's units. */
 static void add_units(struct folder *folder, const struct compile *c) {
     int n = 0;
     const struct unit_copy *copy = unit_copies(c->spec->model, &n);
@@ -301,8 +301,8 @@ static void write_folder(const char *dir, const struct compile *c) {
     struct folder folder = {.dir = dir, .was = read_record(dir)};
     add_formats(&folder, c);
     if (c->spec->model) {
+        add_units(&folder, c); /* the programs know the units' libraries */
         add_programs(&folder, c);
-        add_units(&folder, c);
     }
     index_record(&folder.now);
     check_stale(&folder);

@@ -1,4 +1,5 @@
 #include "unit_library.h"
+#include "unit_file.h"
 #include "../../runtime/store/fnv1a.h"
 #include "base/path.h"
 #include "base/read_file.h"
@@ -89,18 +90,34 @@ static const char *cache_folder(void) {
 /* Returns whether a file takes part: on the host all but CUDA's sources. */
 static bool takes_part(const char *file, bool cuda) { return cuda || !has_ending(file, ".cu"); }
 
-static void check_unit_files(const struct unit_files *files, bool cuda) {
-    bool any = files->n > files->nsources;
+/* Checks a unit's files. Returns code without functions yet, with the unit's shared libraries. */
+static struct rt_unit_code check_unit_files(const struct unit_files *files) {
+    struct rt_unit_library *library = NEW(struct rt_unit_library, files->n);
+    struct rt_unit_code code = {.library = library};
     for (int i = 0; i < files->n; i++) {
-        if (access(files->file[i], R_OK) != 0)
-            die_at(files->script, NULL, files->line, 0, "unit '%s': %s: %s", files->unit->name, files->file[i],
-                   strerror(errno));
-        any |= i < files->nsources && takes_part(files->file[i], cuda) && (!cuda || has_ending(files->file[i], ".cu"));
+        struct rt_unit_library one = check_unit_file(files, i);
+        if (i >= files->nsources && !has_ending(files->file[i], ".a"))
+            library[code.nlibraries++] = one;
     }
+    return code;
+}
+
+/* Dies if a unit has no code for the device. */
+static void check_unit_sources(const struct unit_files *files, bool cuda) {
+    bool any = files->n > files->nsources;
+    for (int i = 0; i < files->nsources; i++)
+        any |= takes_part(files->file[i], cuda) && (!cuda || has_ending(files->file[i], ".cu"));
     if (!any)
         die_at(files->script, NULL, files->line, 0,
                "unit '%s': has no source for %s; add one that ends in %s to 'source'", files->unit->name,
                cuda ? "CUDA" : "CPUs", cuda ? ".cu" : ".c");
+}
+
+/* Sets the code of all layers of that unit. */
+static void set_code(const struct model *m, const struct unit_files *files, const struct rt_unit_code *code) {
+    for (int i = 0; i < m->nlayers; i++)
+        if (m->layer[i].own && strcmp(m->layer[i].own->name, files->unit->name) == 0)
+            *m->layer[i].own->code = *code;
 }
 
 /* Continues a hash with a command's output. file: the source that the command reads. Dies if it fails. */
@@ -119,7 +136,8 @@ static uint64_t hash_output(uint64_t hash, const struct command *command, const 
     return fnv1a(hash, text, n);
 }
 
-/* Returns a hash of all that the library depends on: each source with what it includes, the libraries, the command. */
+/* Returns a hash of all that the library depends on: each source with what it includes, the libraries' hashes, the
+ * command. */
 static uint64_t hash_files(const struct unit_files *files, bool cuda, const char *folder) {
     uint64_t hash = FNV_START;
     const char *output = format("%s/%s-%ld.i", folder, files->unit->name, (long)getpid());
@@ -131,23 +149,40 @@ static uint64_t hash_files(const struct unit_files *files, bool cuda, const char
     hash = hash_output(hash, &version, output, files, cuda ? ".cu" : ".c");
     for (int i = 0; i < files->n; i++) {
         struct command command = compiler_of(cuda, folder);
-        struct stat st;
         if (i < files->nsources && takes_part(files->file[i], cuda)) {
             add_command_word(&command, "-E");
             add_command_word(&command, files->file[i]);
             hash = hash_output(hash, &command, output, files, files->file[i]);
-        } else if (i >= files->nsources && stat(files->file[i], &st) == 0) {
-            const char *is = format("%s %lld %lld", files->file[i], (long long)st.st_size, (long long)st.st_mtime);
+        } else if (i >= files->nsources) {
+            const char *is = format("%s %s", resolved_path(files->file[i]), check_unit_file(files, i).sha256);
             hash = fnv1a(hash, is, strlen(is));
         }
     }
     return hash;
 }
 
+/* Adds words for the linker. */
+static void add_linker_words(struct command *command, const char *const *word, int n, bool cuda) {
+    for (int i = 0; i < n; i++) {
+        add_command_word(command, cuda ? "-Xlinker" : format("-Wl,%s", word[i]));
+        if (cuda)
+            add_command_word(command, word[i]);
+    }
+}
+
+/* Adds a library, which is found where it is now, whatever name it has for the loader, and is loaded in any case. */
+static void add_library(struct command *command, const char *path, bool cuda) {
+    const char *folder = format("%.*s", (int)(last_part(path) - path) - 1, path);
+    const char *const words[] = {"--no-as-needed", "-rpath", folder};
+    if (!has_ending(path, ".a"))
+        add_linker_words(command, words, 3, cuda);
+    add_command_word(command, path);
+}
+
 /* Compiles a unit into a library, unless it is in the folder already. Returns its path. */
 static const char *library_of(const struct unit_files *files, bool cuda) {
     const char *folder = cache_folder();
-    check_unit_files(files, cuda);
+    check_unit_sources(files, cuda);
     const char *path =
         format("%s/%s-%016llx.so", folder, files->unit->name, (unsigned long long)hash_files(files, cuda, folder));
     if (access(path, R_OK) == 0)
@@ -157,9 +192,11 @@ static const char *library_of(const struct unit_files *files, bool cuda) {
     add_command_word(&command, "-shared");
     add_command_word(&command, "-o");
     add_command_word(&command, mine);
-    for (int i = 0; i < files->n; i++)
+    for (int i = 0; i < files->nsources; i++)
         if (takes_part(files->file[i], cuda))
-            add_command_word(&command, i < files->nsources ? files->file[i] : resolved_path(files->file[i]));
+            add_command_word(&command, files->file[i]);
+    for (int i = files->nsources; i < files->n; i++)
+        add_library(&command, resolved_path(files->file[i]), cuda);
     add_command_word(&command, "-lm");
     int status = run_command(&command, "/dev/null");
     if (status != 0)
@@ -196,16 +233,14 @@ static pianola_unit_function *function_of(const struct model *m, const struct un
 }
 
 static void open_unit(const struct model *m, const struct unit_files *files, bool cuda) {
+    struct rt_unit_code code = check_unit_files(files);
     const char *path = library_of(files, cuda);
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    struct rt_unit_code code = {{NULL}, NULL};
     if (!library)
         die_at(files->script, NULL, files->line, 0, "unit '%s': %s", files->unit->name, dlerror());
     for (int op = 0; op < UNIT_OPERATIONS; op++)
         code.run[op] = function_of(m, files, library, op, cuda);
-    for (int i = 0; i < m->nlayers; i++)
-        if (m->layer[i].own && strcmp(m->layer[i].own->name, files->unit->name) == 0)
-            *m->layer[i].own->code = code;
+    set_code(m, files, &code);
 }
 
 /* Dies if a unit's file with initial values is not there. */
@@ -231,8 +266,8 @@ struct copies {
     size_t n, capacity;
 };
 
-/* Adds a file, and what it includes from its own folder. */
-static void add_copy(struct copies *copies, const struct unit_files *files, const char *path) {
+/* Adds a file, and what a source includes from its own folder. */
+static void add_copy(struct copies *copies, const struct unit_files *files, const char *path, bool source) {
     const char *base = last_part(path);
     const char *name = format(UNITS_FOLDER "/%s/%s", files->unit->name, base);
     for (size_t i = 0; i < copies->n; i++)
@@ -240,7 +275,7 @@ static void add_copy(struct copies *copies, const struct unit_files *files, cons
             return;
     GROW(copies->at, copies->capacity, copies->n + 1);
     copies->at[copies->n++] = (struct unit_copy){name, path};
-    for (const char *line = read_file(path, NULL); line; line = strchr(line, '\n')) {
+    for (const char *line = source ? read_file(path, NULL) : NULL; line; line = strchr(line, '\n')) {
         line += *line == '\n';
         const char *at = line + strspn(line, " \t");
         if (*at != '#')
@@ -251,21 +286,18 @@ static void add_copy(struct copies *copies, const struct unit_files *files, cons
         at += 8 + strspn(at + 7, " \t");
         const char *header = format("%.*s%.*s", (int)(base - path), path, (int)strcspn(at, "\"\n"), at);
         if (!strchr(header + (base - path), '/') && access(header, R_OK) == 0)
-            add_copy(copies, files, header);
+            add_copy(copies, files, header, true);
     }
 }
 
 struct unit_copy *unit_copies(const struct model *m, int *n) {
     struct copies copies = {0};
-    for (int i = 0; i < m->nfiles; i++)
-        for (int k = 0; k < m->files[i].n; k++) {
-            const struct unit_files *files = &m->files[i];
-            if (access(files->file[k], R_OK) != 0)
-                die_at(files->script, NULL, files->line, 0, "unit '%s': %s: %s", files->unit->name, files->file[k],
-                       strerror(errno));
-            if (k < files->nsources)
-                add_copy(&copies, files, files->file[k]);
-        }
+    for (const struct unit_files *files = m->files; files < m->files + m->nfiles; files++) {
+        const struct rt_unit_code code = check_unit_files(files);
+        set_code(m, files, &code);
+        for (int k = 0; k < files->n; k++)
+            add_copy(&copies, files, files->file[k], k < files->nsources);
+    }
     *n = (int)copies.n;
     return copies.at;
 }

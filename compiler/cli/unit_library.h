@@ -12,6 +12,7 @@ void open_units(const struct model *m, bool cuda);
 struct unit_copy {
     const char *name, *path;
 };
-/* Lists the sources of a model's units, and the headers beside them that they include. Dies if a file is missing. */
+/* Lists the files of a model's units, and the headers beside them that they include. Notes the units' libraries in
+ * their code, for ranks' programs. Dies if a file cannot serve. */
 struct unit_copy *unit_copies(const struct model *m, int *n);
 #endif

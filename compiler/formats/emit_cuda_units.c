@@ -29,6 +29,16 @@ static void emit_parameters(struct text *t, const struct rt_unit *unit, int numb
     put_word(t, "};\n");
 }
 
+static void emit_libraries(struct text *t, const struct rt_unit *unit, int number) {
+    const struct rt_unit_code *code = unit->code;
+    if (code->nlibraries > 0)
+        put(t, "static const struct rt_unit_library libraries_%d[] = {\n", number);
+    for (int i = 0; i < code->nlibraries; i++)
+        put(t, "    {\"%s\", %lld, \"%s\"},\n", code->library[i].name, (long long)code->library[i].bytes,
+            code->library[i].sha256);
+    put_word(t, code->nlibraries > 0 ? "};\n" : "");
+}
+
 static void put_unit_work(struct text *t, const char *name, const int64_t *size) {
     put(t, "%s{%lld, %lld, %lld},\n", name, (long long)size[0], (long long)size[1], (long long)size[2]);
 }
@@ -38,8 +48,10 @@ static void emit_unit(struct text *t, const struct rt_unit *unit, int number) {
     put(t, "\nextern pianola_unit_function UNIT(%s_forward), UNIT(%s_input)%s;\n", unit->name, unit->name,
         weight ? format(", UNIT(%s_weight)", unit->name) : "");
     emit_parameters(t, unit, number);
-    put(t, "static struct rt_unit_code code_%d = {{UNIT(%s_forward), UNIT(%s_input), %s}, NULL};\n", number, unit->name,
-        unit->name, weight ? format("UNIT(%s_weight)", unit->name) : "NULL");
+    emit_libraries(t, unit, number);
+    put(t, "static struct rt_unit_code code_%d = {{UNIT(%s_forward), UNIT(%s_input), %s}, NULL%s};\n", number,
+        unit->name, unit->name, weight ? format("UNIT(%s_weight)", unit->name) : "NULL",
+        unit->code->nlibraries > 0 ? format(", libraries_%d, %d", number, unit->code->nlibraries) : "");
     put(t, "static const struct rt_unit unit_%d = {\n    .name = \"%s\",\n", number, unit->name);
     if (unit->data)
         put(t, "    .data = \"%s\",\n", unit->data);

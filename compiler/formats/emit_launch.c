@@ -47,17 +47,22 @@ static void put_unit_objects(struct text *t, const struct model *m, const char *
     put_word(t, "\n");
 }
 
+/* Writes a library: an archive's path, or how the linker and the ranks' loader find a shared one, by its name. */
+static void put_unit_library(struct text *t, const struct unit_files *files, int i) {
+    if (has_ending(files->file[i], ".a"))
+        put(t, " %s", unit_path(files, i, ""));
+    else
+        put(t, " -Wl,--no-as-needed,-rpath,'$$ORIGIN/" UNITS_FOLDER "/%s' -L" UNITS_FOLDER "/%s -l:%s",
+            files->unit->name, files->unit->name, last_part(files->file[i]));
+}
+
 static void put_units(struct text *t, const struct model *m) {
     put_unit_objects(t, m, "units", false);
     put_unit_objects(t, m, "units-gpu", true);
     put_word(t, "unit-libs :=");
     for (int u = 0; u < m->nfiles; u++)
-        for (int i = m->files[u].nsources; i < m->files[u].n; i++) {
-            const char *library = resolved_path(m->files[u].file[i]);
-            if (!library)
-                continue; /* unit_copies refuses it */
-            put(t, " %s -Wl,-rpath,%.*s", library, (int)(last_part(library) - library) - 1, library);
-        }
+        for (int i = m->files[u].nsources; i < m->files[u].n; i++)
+            put_unit_library(t, &m->files[u], i);
     put(t, "\nNVCC ?= $(or $(CUDA_HOME),/usr/local/cuda)/bin/nvcc\n"
            "%%: %%.o\n" /* else make would build x.cu from x.cu.o */
            "$(filter %%.c.o,$(units-gpu)): %%.c.o: %%.c\n\t$(CC) " UNIT_CFLAGS

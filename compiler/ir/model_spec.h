@@ -25,7 +25,8 @@ struct unit_files {
     const char *script; /* the model script that names them */
     int line;           /* where it does */
     int n;
-    const char **file; /* [n]: sources, and then libraries */
+    const char **file;   /* [n]: sources, and then libraries */
+    const char **sha256; /* [n]: what the script says that a library has; NULL: nothing */
     int nsources;
 };
 

@@ -76,6 +76,8 @@ static void add_moe(struct builder *builder, const struct part *part, int unit) 
     }
 }
 
+static bool same_hash(const char *a, const char *b) { return a && b ? strcmp(a, b) == 0 : a == b; }
+
 /* Adds a unit's files to the model's. Fails if another unit has the same name, but other files. */
 static void add_unit_files(struct builder *builder, const struct unit_files *files) {
     struct model *m = builder->m;
@@ -85,7 +87,7 @@ static void add_unit_files(struct builder *builder, const struct unit_files *fil
         if (strcmp(before->unit->name, files->unit->name) != 0)
             continue;
         for (int k = 0; same && k < files->n; k++)
-            same = strcmp(before->file[k], files->file[k]) == 0;
+            same = strcmp(before->file[k], files->file[k]) == 0 && same_hash(before->sha256[k], files->sha256[k]);
         if (!same)
             field_fail(builder->L, files->line, "name",
                        "two units are called '%s', the other one in line %d, and their files differ; give one of them "

@@ -42,19 +42,36 @@ static const char *beside_script(const struct table *t, const char *name) {
     return *name == '/' || !slash ? name : format("%.*s/%s", (int)(slash - script), script, name);
 }
 
+/* Returns the hash that a library's item { "file.so", sha256 = "…" } gives, at that stack index; NULL: none. */
+static const char *read_sha256(const struct table *t, int item) {
+    lua_State *L = t->L;
+    int type = lua_getfield(L, item, "sha256");
+    const char *hex = type == LUA_TSTRING ? copy_string(lua_tostring(L, -1)) : "";
+    if (type != LUA_TNIL && (strlen(hex) != 64 || hex[strspn(hex, "0123456789abcdef")]))
+        field_fail(L, t->line, "libraries", "'sha256' must be the 64 hexadecimal digits that sha256sum prints, not %s",
+                   describe(L, -1));
+    lua_pop(L, 1);
+    return type == LUA_TNIL ? NULL : hex;
+}
+
+/* Adds the file on top of the stack, or the one that the table there names. */
 static void add_unit_file(const struct table *t, struct unit_files *files, const char *field) {
-    const char *name = lua_type(t->L, -1) == LUA_TSTRING ? copy_string(lua_tostring(t->L, -1)) : NULL;
-    bool source = strcmp(field, "source") == 0;
+    lua_State *L = t->L;
+    bool source = strcmp(field, "source") == 0, item = !source && lua_istable(L, -1);
+    const char *sha256 = item ? read_sha256(t, lua_gettop(L)) : NULL;
+    if (item)
+        lua_rawgeti(L, -1, 1);
+    const char *name = lua_type(L, -1) == LUA_TSTRING ? copy_string(lua_tostring(L, -1)) : NULL;
     if (!name || !*name || *name == '-' || !is_plain_path(name))
         unit_fail(t, field, "a file, or a list of files, whose names have only letters, digits and _ . / + -");
     if (source && !has_ending(name, ".c") && !has_ending(name, ".cu"))
-        field_fail(t->L, t->line, field, "'source' names %s, but a unit's sources end in .c, for CPUs, or in .cu",
-                   name);
+        field_fail(L, t->line, field, "'source' names %s, but a unit's sources end in .c, for CPUs, or in .cu", name);
     if (files->n == MOST_FILES)
-        field_fail(t->L, t->line, field, "a unit has at most %d files", MOST_FILES);
+        field_fail(L, t->line, field, "a unit has at most %d files", MOST_FILES);
     for (int i = 0; i < files->n; i++)
         if (strcmp(last_part(files->file[i]), last_part(name)) == 0)
-            field_fail(t->L, t->line, field, "'%s' names two files %s", field, last_part(name));
+            field_fail(L, t->line, field, "'%s' names two files %s", field, last_part(name));
+    files->sha256[files->n] = sha256;
     files->file[files->n++] = beside_script(t, name);
 }
 
@@ -301,6 +318,7 @@ const struct rt_unit *read_unit_table(lua_State *L, int at, int line, struct uni
     struct rt_unit *unit = NEW(struct rt_unit, 1);
     *files = (struct unit_files){.unit = unit, .script = script_of(L)->file, .line = line};
     files->file = NEW(const char *, MOST_FILES);
+    files->sha256 = NEW(const char *, MOST_FILES);
     read_files(&t, "source", files);
     files->nsources = files->n;
     read_files(&t, "libraries", files);

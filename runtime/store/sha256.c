@@ -1,4 +1,5 @@
 #include "sha256.h"
+#include <stdio.h>
 #include <string.h>
 
 enum { BLOCK = 64 };
@@ -62,6 +63,26 @@ struct digest sha256_end(struct sha256 *sha) {
     for (int i = 0; i < 32; i++)
         out.byte[i] = (unsigned char)(sha->state[i / 4] >> (24 - 8 * (i % 4)));
     return out;
+}
+
+int64_t sha256_file(const char *path, char hex[SHA256_HEX]) {
+    enum { PIECE = 1 << 16 };
+    unsigned char piece[PIECE];
+    struct sha256 sha = sha256_begin();
+    FILE *file = fopen(path, "rb");
+    bool ok = file;
+    for (size_t n = 1; ok && n > 0;) {
+        n = fread(piece, 1, sizeof piece, file);
+        sha256_add(&sha, piece, n);
+        ok = !ferror(file);
+    }
+    if (file)
+        fclose(file);
+    int64_t bytes = (int64_t)sha.bytes;
+    struct digest digest = sha256_end(&sha);
+    for (int i = 0; i < 32; i++)
+        snprintf(hex + (size_t)i * 2, 3, "%02x", digest.byte[i]);
+    return ok ? bytes : -1;
 }
 
 /* Hashes a block, the key with each byte XORed with `pad`, and then the bytes. */

@@ -17,6 +17,10 @@ struct sha256 sha256_begin(void);
 void sha256_add(struct sha256 *sha, const void *bytes, size_t n);
 struct digest sha256_end(struct sha256 *sha);
 
+enum { SHA256_HEX = 65 };
+/* Writes a file's hash as hexadecimal digits. Returns its size; -1: it cannot be read, and errno says why. */
+int64_t sha256_file(const char *path, char hex[SHA256_HEX]);
+
 struct digest hmac_sha256(const void *key, size_t nkey, const void *bytes, size_t n);
 /* Compares in constant time. */
 bool digest_same(const struct digest *a, const struct digest *b);

@@ -1,5 +1,6 @@
 #include "unit_check.h"
 #include "store/hash.h"
+#include "unit_libraries.h"
 #include "unit_trial.h"
 #include <math.h>
 #include <stdio.h>
@@ -119,7 +120,8 @@ bool unit_check(const struct rt_model *m, const struct rt_layer *l, const struct
                 size_t nwhy) {
     struct trial t = {.m = m, .l = l, .memory = memory, .why = why, .nwhy = nwhy};
     struct results zeros[UNIT_OPERATIONS] = {{{NULL}}}, ones[UNIT_OPERATIONS] = {{{NULL}}}, made;
-    bool ok = unit_trial_open(&t) && check_operation(&t, UNIT_FORWARD, NULL, &zeros[UNIT_FORWARD], &ones[UNIT_FORWARD]);
+    bool ok = unit_libraries_loaded(l->unit, why, nwhy) && unit_trial_open(&t) &&
+              check_operation(&t, UNIT_FORWARD, NULL, &zeros[UNIT_FORWARD], &ones[UNIT_FORWARD]);
     if (ok)
         keep_results(&t, &zeros[UNIT_FORWARD]);
     made = ones[UNIT_FORWARD];

@@ -1,12 +1,12 @@
 -- A model of two linear layers with a unit between them, whose fields a test changes: -D source=… and so on.
 local p = params { source = "fine.c", name = "", width = 8, in_width = 0, out_rows = 0, keeps = "x", side = "", data = "",
-  library = "", stash = 4 * 12 * 8, extra = 4 * 12 * 8, work = 4 * 12 * 8, frozen = false, cold = "" }
+  library = "", sha256 = "", stash = 4 * 12 * 8, extra = 4 * 12 * 8, work = 4 * 12 * 8, frozen = false, cold = "" }
 
 local function filled(s) return s ~= "" and s or nil end
 local scale = unit {
   source = filled(p.source),
   name = filled(p.name),
-  libraries = filled(p.library),
+  libraries = filled(p.library) and { { p.library, sha256 = filled(p.sha256) } } or nil,
   width = p.width,
   in_width = p.in_width,
   out_rows = p.out_rows,

@@ -187,6 +187,39 @@ says() { "$PIANOLA" run schedules/1f1b.lua -D workers=2 --model $small --steps 1
 at="$small:6: error: unit"
 expect "no source" "$at 'none': tests/models/units/none.c: No such file or directory" "$(says -D source=none.c)"
 expect "no library" "$at 'fine': tests/models/units/libnone.so: No such file or directory" "$(says -D library=libnone.so)"
+cc -shared -fPIC -Wl,-soname,libshift.so -x c -o "$room/libshift.so" - <<<'float shift_of_unit = 3;'
+cc -c -x c -o "$room/shift.o" - <<<'float shift_of_unit = 3;' && ar rc "$room/libshift.a" "$room/shift.o"
+python3 - "$room" <<'END'
+import sys
+room = sys.argv[1]
+def arm(data, at): return data[:at + 18] + bytes([183, 0]) + data[at + 20:]
+so, packed = (open(f'{room}/libshift.{kind}', 'rb').read() for kind in ('so', 'a'))
+for name, data in (('arm.so', arm(so, 0)), ('arm.a', arm(packed, packed.index(b'\x7fELF'))), ('text.so', b'#include <stdio.h>\n'),
+                   ('short.so', so[:10]), ('empty.a', b'!<arch>\n'), ('wide.so', so[:4] + b'\x01' + so[5:])):
+    open(f'{room}/{name}', 'wb').write(data)
+END
+with_library() { says -D library="$room/$1" "${@:2}" | sed "s,$room/,,"; }
+none="is no library: neither a shared one, .so, nor an archive of objects, .a"
+for bad in text.so short.so empty.a shift.o; do expect "no library: $bad" "$at 'fine': $bad: $none" "$(with_library $bad)"; done
+expect "a folder" "$at 'fine': folder: is no file" "$(mkdir "$room/folder" && with_library folder)"
+if [ "$(uname -m)" = x86_64 ]; then
+    for bad in arm.so arm.a; do
+        expect "another machine's: $bad" "$at 'fine': $bad: is a library for AArch64 with 64 bits, but this program is for x86-64 with 64 bits; build it for this machine" \
+            "$(with_library $bad)"
+    done
+    expect "of another width" "$at 'fine': wide.so: is a library for x86-64 with 32 bits, but this program is for x86-64 with 64 bits; build it for this machine" "$(with_library wide.so)"
+fi
+is=$(sha256sum <"$room/libshift.so" | cut -d' ' -f1) was=$(sha256sum <"$room/arm.so" | cut -d' ' -f1)
+expect "altered" "$at 'fine': libshift.so: was altered: its SHA-256 is $is, but the script says $was" "$(with_library libshift.so -D sha256="$was")"
+expect "no hash" "$small:9: error: 'sha256' must be the 64 hexadecimal digits that sha256sum prints, not \"12\"" "$(with_library libshift.so -D sha256=12)"
+expect "a name with a blank" "$small:9: error: 'libraries' must be a file, or a list of files, whose names have only letters, digits and _ . / + -, not \"with ...\"" \
+    "$(with_library "with blank.so")"
+expect "compile refuses it, too" "error: unit 'fine': arm.a: is a library" \
+    "$("$PIANOLA" compile schedules/1f1b.lua -D workers=2 --model $small -D library="$room/arm.a" -o "$room/refused" 2>&1 | sed "s,$room/,," | grep -o "error: unit 'fine': arm.a: is a library")"
+expect "and leaves nothing" "" "$(ls "$room/refused" 2>/dev/null | grep rank)"
+for good in libshift.so libshift.a; do expect "unaltered: $good" "" "$(with_library $good -D sha256="$(sha256sum <"$room/$good" | cut -d' ' -f1)")"; done
+mkdir "$room/a folder" && cp tests/models/units/fine.c $small "$room/libshift.so" "$room/a folder/"
+expect "a folder with a blank" "loss" "$("$PIANOLA" run schedules/1f1b.lua -D workers=2 --model "$room/a folder/small.lua" -D library=libshift.so --steps 1 2>&1 | grep -o "^loss\|.*error:.*")"
 expect "no data" "pianola: error: unit 'fine': tests/models/units/none.safetensors: No such file or directory" "$(says -D data=none.safetensors)"
 expect "no function" "$at 'other': tests/models/units/fine.c does not define other_forward; functions begin with the unit's name: rename them, or give the unit the \
 field 'name'" "$(says -D name=other)"
@@ -249,4 +282,15 @@ fi
 expect "a rank refuses a broken unit" "pianola: error: rank 0: unit 'fine' of layer 1: fine_forward touches byte 384 of stash, which has 384 bytes" \
     "$(timeout 60 "$room/out/rank0" --rank 0 --world-size 2 --master-addr 127.0.0.1 --master-port 29501 --steps 1 2>&1 | grep error: | sed 's/rank 0 of 1f1b: error: /error: rank 0: /')"
 expect "files of an earlier unit are gone" "units/fine/fine.c units/fine/fine.c.o" "$(cd "$room/out" && find units -type f | sort | paste -sd' ')"
+
+# ---- ranks with libraries: the folder travels whole, and each rank knows its libraries ----
+cp $small tests/models/units/fine.c "$room/"
+rank_alone() { timeout 60 "$1/rank0" --steps 2 "${@:2}" 2>&1 | grep -o '^loss\|error: .*' | sort -u; }
+"$PIANOLA" compile schedules/serial.lua -D stages=1 --model "$room/small.lua" -D library=libshift.so -o "$room/out" >/dev/null 2>&1 && rm "$room/libshift.so"
+expect "a library is copied" "units/fine/libshift.so" "$(cd "$room/out" && find units -name '*.so')"
+expect "the copy serves" loss "$(make -s -C "$room/out" && rank_alone "$room/out")"
+expect "wherever the folder is" loss "$(mv "$room/out" "$room/elsewhere" && rank_alone "$room/elsewhere")"
+cc -shared -fPIC -Wl,-soname,libshift.so -x c -o "$room/elsewhere/units/fine/libshift.so" - <<<'float shift_of_unit = 4;'
+expect "an altered copy is refused" "error: unit 'fine': the library libshift.so that is loaded is another than the one it was made with: it was altered, or another library of \
+that name (SONAME) was loaded before it" "$(rank_alone "$room/elsewhere")"
 finish
