@@ -59,6 +59,15 @@ static struct side *load_script(struct loading *loading, const char *path) {
     return side;
 }
 
+/* Loads another tool's recording of the program of the other side. */
+static struct side *load_recording(const char *path, const struct side *other) {
+    if (!other->p)
+        die("%s: a recording by another tool needs the schedule that it ran: give the script, PyTorch's CSV or the "
+            "compiled folder as the other side",
+            path);
+    return side_of_rows(path, read_recorded(path, other->p));
+}
+
 static struct side *load_side(struct loading *loading, const char *path) {
     struct stat st;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
@@ -136,7 +145,15 @@ static struct diff *load_both(const struct script_args *how, const char *const *
     struct loading loading = {.how = how, .used = NEW(bool, how->nset + 1)};
     if (strcmp(file[0], "-") == 0 && strcmp(file[1], "-") == 0)
         die("-: A and B cannot both be read from stdin");
-    struct side *x = load_side(&loading, file[0]), *y = load_side(&loading, file[1]);
+    bool recorded[2] = {is_recording(file[0]), is_recording(file[1])};
+    if (recorded[0] && recorded[1])
+        die("%s and %s are both recordings by another tool, which need the schedule that they ran: `pianola show "
+            "SCHEDULE --measured %s --format tsv -o a.tsv` writes a timeline that diff takes",
+            file[0], file[1], file[0]);
+    struct side *x = recorded[0] ? NULL : load_side(&loading, file[0]),
+                *y = recorded[1] ? load_recording(file[1], x) : load_side(&loading, file[1]);
+    if (recorded[0])
+        x = load_recording(file[0], y);
     for (int i = 0; i < how->nset; i++)
         if (!loading.used[i])
             die("-D %s: neither script has this parameter", how->set[i]);

@@ -89,13 +89,15 @@ static const char *advice_on(const struct script_args *args) {
 
 void take_measured(struct compile *c, const char *path) {
     struct side *side = side_of_program(path, c->program, NULL);
-    struct timeline_rows *rows = read_measured(path);
+    struct timeline_rows *rows = is_recording(path) ? read_recorded(path, c->program) : read_measured(path);
     if (!rows->nsteps)
         die("%s: it has no column step, so it was not measured; `pianola run --timeline FILE` writes a measured "
             "timeline",
             path);
     const double *took = durations_of(rows);
     side_times(side, path, rows, advice_on(&c->args));
+    if (rows->recorded) /* a message takes its time since its SEND */
+        took = durations_of(rows);
     int32_t **row = NEW(int32_t *, c->program->workers); /* per instruction: its row within a step */
     for (int r = 0; r < c->program->workers; r++)
         row[r] = side_ops(side, r);

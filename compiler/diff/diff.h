@@ -54,12 +54,16 @@ struct side {
     double *start, *end;         /* per operation, as read, or the median of the steps; ticks are derived from them */
     struct timeline_rows *steps; /* measured: a row per operation and step, from its beginning; NULL: predicted */
     double *begin;               /* per step */
-    double *clock, clock_error;  /* per rank: offset added to its clock, NULL: none; the largest error of these */
-    int64_t makespan;            /* ticks */
-    double work;                 /* ticks of jobs on all ranks, counting an overlapping pair once; may exceed int64_t */
-    int64_t peak_bytes;          /* on the rank with the largest arena; -1: unknown */
-    double sent;                 /* bytes of all messages */
-    double limit;                /* memory of a rank in bytes; 0: unknown */
+    struct clocks {
+        double *offset; /* per rank: seconds added to its clock; NULL: none */
+        double error;   /* largest error of the offsets */
+        double unmet;   /* by how much a message still arrives before it was sent: clocks may drift */
+    } clocks;
+    int64_t makespan;   /* ticks */
+    double work;        /* ticks of jobs on all ranks, counting an overlapping pair once; may exceed int64_t */
+    int64_t peak_bytes; /* on the rank with the largest arena; -1: unknown */
+    double sent;        /* bytes of all messages */
+    double limit;       /* memory of a rank in bytes; 0: unknown */
 };
 
 /* Shares of the time of the rank that ends last; they add up to the makespan */

@@ -47,14 +47,19 @@ bool diff_waits_in_lane(const struct side *side, int o) {
     return o > lane->first && !(follows && is_recv(side->op[o].op) && side->op[o - 1].ring != o - 1);
 }
 
+/* Waits for memory are the program's own: another tool's run does not reuse bytes as it does. */
 static void bind_program(struct side *side) {
+    bool recorded = side->steps && side->steps->recorded;
     for (int r = 0; r < side->workers; r++) {
         const struct rank *k = &side->waits->rank[r];
         int32_t *at = side_ops(side, r), *last = NEW(int32_t, k->nlanes);
         for (int i = 0; i < k->nins; i++) {
             const struct instr *x = &k->ins[i];
-            for (uint32_t w = x->wait; w < x->wait + x->nwait; w++)
-                consider_cause(side, at[i], at[k->wait[w]], shares(k, &k->ins[k->wait[w]], x) ? BY_DATA : BY_MEMORY);
+            for (uint32_t w = x->wait; w < x->wait + x->nwait; w++) {
+                bool data = shares(k, &k->ins[k->wait[w]], x);
+                if (data || !recorded)
+                    consider_cause(side, at[i], at[k->wait[w]], data ? BY_DATA : BY_MEMORY);
+            }
             if (diff_waits_in_lane(side, at[i]))
                 consider_cause(side, at[i], at[last[x->lane]],
                                shares(k, &k->ins[last[x->lane]], x) ? BY_DATA : BY_LANE);

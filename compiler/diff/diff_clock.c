@@ -51,16 +51,16 @@ static struct bounds bounds_of(const struct side *side) {
     return bounds;
 }
 
-/* Measures the bounds in one step. Returns whether a message contradicts the clocks. */
-static bool measure_bounds(const struct side *side, const struct timeline_row *row, struct bounds *bounds) {
-    bool wrong = false;
+/* Measures the bounds in one step. Returns by how much a message arrives before it was sent; 0: none does. */
+static double measure_bounds(const struct side *side, const struct timeline_row *row, struct bounds *bounds) {
+    double wrong = 0;
     for (int b = 0; b < bounds->n; b++)
         bounds->at[b].least = INFINITY;
     for (int i = 0; i < side->n; i++)
         if (bounds->of[i] >= 0) {
             double *least = &bounds->at[bounds->of[i]].least;
             *least = fmin(*least, row[side->op[i].ring].end - row[i].start);
-            wrong |= *least < 0;
+            wrong = fmax(wrong, -*least);
         }
     return wrong;
 }
@@ -106,19 +106,30 @@ static void set_clocks(struct side *side, struct timeline_rows *rows) {
     double *shift = NEW(double, W), *most = NEW(double, W), *least = NEW(double, W), *all = NEW(double, K *W);
     for (int k = 0; k < K; k++) {
         struct timeline_row *row = &rows->row[(size_t)k * (size_t)rows->n];
-        if (!measure_bounds(side, row, &bounds))
+        if (measure_bounds(side, row, &bounds) == 0)
             continue;
-        side->clock = side->clock ? side->clock : NEW(double, W);
-        side->clock_error = fmax(side->clock_error, find_shifts(&bounds, W, shift, most, least));
+        side->clocks.offset = side->clocks.offset ? side->clocks.offset : NEW(double, W);
+        side->clocks.error = fmax(side->clocks.error, find_shifts(&bounds, W, shift, most, least));
         for (int i = 0; i < rows->n; i++) {
             row[i].start += shift[row[i].rank];
             row[i].end += shift[row[i].rank];
+            row[i].free += shift[row[i].rank];
         }
+        side->clocks.unmet = fmax(side->clocks.unmet, measure_bounds(side, row, &bounds));
         for (int r = 0; r < W; r++)
             all[r * K + k] = shift[r];
     }
-    for (int r = 0; side->clock && r < W; r++)
-        side->clock[r] = median_of(&all[r * K], K);
+    for (int r = 0; side->clocks.offset && r < W; r++)
+        side->clocks.offset[r] = median_of(&all[r * K], K);
+}
+
+/* Ends each receive that no job waited for as early as its rank and its SEND allow: it arrived unseen. */
+static void end_early(const struct side *side, const struct timeline_rows *rows) {
+    for (int o = 0; o < side->n; o++)
+        for (int k = 0; k < rows->nsteps && is_recv(side->op[o].op); k++) {
+            struct timeline_row *row = &rows->row[(size_t)k * (size_t)rows->n];
+            row[o].end = fmin(row[o].end, fmax(row[o].free, row[side->op[o].ring].start));
+        }
 }
 
 /* Starts a message when all its ends have arrived: a rank's wait for the others does not count as part of it. */
@@ -167,6 +178,10 @@ void side_steps(struct side *side, struct timeline_rows *rows) {
     side->steps = rows;
     side->unit = "s";
     set_clocks(side, rows);
+    if (rows->recorded) {
+        end_early(side, rows);
+        begin_together(side, rows); /* a receive that was posted in the step before does not begin this one */
+    }
     start_steps_at_0(side, rows);
     begin_together(side, rows);
     double *start = NEW(double, rows->nsteps), *end = NEW(double, rows->nsteps);

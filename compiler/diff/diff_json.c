@@ -130,8 +130,8 @@ static void put_sides_json(struct text *t, const struct diff *diff) {
         }
         put(t, "{ \"steps\": %d, \"clocks\": [", side->steps->nsteps);
         for (int r = 0; r < side->workers; r++)
-            put(t, "%s%s", r ? ", " : "", number(side->clock ? side->clock[r] : 0, x));
-        put(t, "], \"clock_error\": %s }", number_or_null(side->clock_error, x));
+            put(t, "%s%s", r ? ", " : "", number(side->clocks.offset ? side->clocks.offset[r] : 0, x));
+        put(t, "], \"clock_error\": %s }", number_or_null(side->clocks.error, x));
     }
     put(t, "\n  },\n  \"rate\": %s,\n  \"makespan_p\": ", diff->base.rate > 0 ? number(diff->base.rate, x) : "null");
     put(t, "%s,\n  \"bubble_p\": ", isnan(diff->p[F_MAKESPAN]) ? "null" : number(diff->p[F_MAKESPAN], x));

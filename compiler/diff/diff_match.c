@@ -238,7 +238,7 @@ static void match_ticks(struct diff *diff) {
      * change. */
     int64_t least = diff->least = llround(last / diff->tick * 1e-9);
     /* A message's duration is only as accurate as the clocks at its two ends. */
-    double error = diff->side[0]->clock_error + diff->side[1]->clock_error;
+    double error = diff->side[0]->clocks.error + diff->side[1]->clocks.error;
     int64_t unsure = least + llround(2 * fmin(error, last) / diff->tick);
     for (int i = 0; i < diff->side[0]->n; i++) {
         struct diff_op *x = &diff->side[0]->op[i], *y = diff_compares(x) ? &diff->side[1]->op[x->match] : NULL;

@@ -290,25 +290,30 @@ static void put_roots(struct text *t, const struct diff *diff, const struct meas
 
 /* Prints how a side was measured, and what was done to its times. */
 static void put_measured(struct text *t, const struct diff *diff, int k, bool ascii) {
+    static const double least = 1e-8; /* seconds: more than sums of times lose by rounding */
     const struct side *side = diff->side[k];
     char x[32], y[32];
     if (!side->steps)
         return;
     put(t, "%c is measured: %s%d step%s", 'A' + k, side->steps->nsteps > 1 ? "medians of " : "", side->steps->nsteps,
         side->steps->nsteps > 1 ? "s" : "");
-    put(t, side->clock ? "; clocks set, such that no message arrives before it was sent:"
-                       : "; no message contradicts the clocks\n");
+    put(t, side->clocks.offset ? "; clocks set, such that no message arrives before it was sent:"
+                               : "; no message contradicts the clocks\n");
     double most = 0;
-    for (int r = 0; side->clock && r < side->workers; r++)
-        most = fmax(most, fabs(side->clock[r]));
-    struct measure m = measure_of(most, "s", ascii), e = measure_of(side->clock_error, "s", ascii);
-    for (int r = 0, n = 0; side->clock && r < side->workers; r++)
-        if (side->clock[r] != 0)
-            put(t, "%s rank %d's by %s%s", n++ ? "," : "", r, side->clock[r] > 0 ? "+" : "",
-                time_text(side->clock[r], &m, x));
-    if (side->clock)
-        put(t, isinf(side->clock_error) ? " %s\n" : " %s, each to %s %s or better\n", m.name,
-            time_text(side->clock_error, &e, y), e.name);
+    for (int r = 0; side->clocks.offset && r < side->workers; r++)
+        most = fmax(most, fabs(side->clocks.offset[r]));
+    struct measure m = measure_of(most, "s", ascii), e = measure_of(side->clocks.error, "s", ascii);
+    for (int r = 0, n = 0; side->clocks.offset && r < side->workers; r++)
+        if (side->clocks.offset[r] != 0)
+            put(t, "%s rank %d's by %s%s", n++ ? "," : "", r, side->clocks.offset[r] > 0 ? "+" : "",
+                time_text(side->clocks.offset[r], &m, x));
+    if (side->clocks.offset)
+        put(t, isinf(side->clocks.error) ? " %s\n" : " %s, each to %s %s or better\n", m.name,
+            time_text(side->clocks.error, &e, y), e.name);
+    struct measure u = measure_of(side->clocks.unmet, "s", ascii);
+    if (side->clocks.unmet > least)
+        put(t, "  a message still arrives %s %s before it was sent: clocks drift, or the files are of several runs\n",
+            time_text(side->clocks.unmet, &u, x), u.name);
 }
 
 void put_changes(struct text *t, const struct diff *diff) {

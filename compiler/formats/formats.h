@@ -20,12 +20,14 @@ struct timeline_rows {
     int *step;        /* step numbers; NULL: the timeline has none */
     const char *unit; /* unit of the times, as report.unit; NULL: not in the file */
     double cores;     /* cores that the ranks of a measured timeline shared; 0: not known */
+    bool recorded;    /* by another tool: receives begin when they are posted, which may be in the step before */
     struct timeline_row {
         int rank;
         const char *lane; /* "send 1" */
         uint8_t op;
         double start, end;
         double cpu;                    /* NAN: not known */
+        double free;                   /* rows of a recording: as in struct span */
         int stage, batch, slice, peer; /* -1: does not apply */
         int64_t bytes;                 /* -1: does not apply */
     } * row;
@@ -35,6 +37,10 @@ struct timeline_rows *read_tsv(const char *file, const char *src);
  * DIR/timeline.<rank>.tsv. */
 struct timeline_rows *read_measured(const char *path);
 bool holds_measured(const char *path); /* whether path is such a folder */
+/* read_measured.c: reads a run of p that another tool recorded (traces/), as rows of p's instructions. Dies if
+ * it is a run of another program. The rows' bytes are the program's. */
+struct timeline_rows *read_recorded(const char *path, const struct program *p);
+bool is_recording(const char *path); /* whether path is such a recording: a file, or a folder with a file per rank */
 
 /* emit_json.c */
 void emit_json(struct text *out, const struct report *report);

@@ -1,8 +1,10 @@
 /* Reads a measured run: a file or, if the ranks were separate processes, a folder with a file per rank, which are
- * merged. */
+ * merged. Another tool's recording gives times to the instructions of the program that it ran. */
 #include "base/read_file.h"
 #include "formats.h"
+#include "traces/traces.h"
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -61,6 +63,73 @@ static struct timeline_rows *read_folder(const char *dir) {
     check_peers(dir, of, n);
     return merge_ranks(dir, of, n);
 }
+
+/* ---- other tools' recordings ---- */
+
+/* Returns the rows of a step, in the order of ranks, lanes and instructions, without times. */
+static struct timeline_rows *rows_of_program(const struct program *p, int nsteps) {
+    struct timeline_rows *rows = NEW(struct timeline_rows, 1);
+    for (int r = 0; r < p->workers; r++)
+        rows->n += p->rank[r].nins;
+    *rows = (struct timeline_rows){.n = rows->n,
+                                   .nsteps = nsteps,
+                                   .unit = "s",
+                                   .recorded = true,
+                                   .row = NEW(struct timeline_row, (size_t)rows->n * (size_t)nsteps)};
+    struct timeline_row *row = rows->row;
+    for (int r = 0; r < p->workers; r++) {
+        const struct rank *k = &p->rank[r];
+        struct lane_lists lists = lane_lists(k);
+        for (int l = 0; l < k->nlanes; l++) {
+            struct text name = {0};
+            put_lane(&name, p, &k->lane[l]);
+            for (int32_t c = lists.at[l]; c < lists.at[l + 1]; c++) {
+                const struct instr *x = &k->ins[lists.ins[c]];
+                *row++ = (struct timeline_row){.rank = r,
+                                               .lane = name.s,
+                                               .op = x->op,
+                                               .cpu = NAN,
+                                               .stage = x->stage,
+                                               .batch = x->batch,
+                                               .slice = -1,
+                                               .peer = x->peer,
+                                               .bytes = has_bytes(x->op) && x->narg ? moved_bytes(k, x) : -1};
+            }
+        }
+    }
+    return rows;
+}
+
+static int64_t run_begin(const struct run *run, const struct program *p) {
+    int64_t first = INT64_MAX;
+    for (int at = 0; at < run->nsteps * p->workers; at++)
+        for (int32_t i = 0; i < p->rank[at % p->workers].nins; i++)
+            first = run->at[at][i].start < first ? run->at[at][i].start : first;
+    return first;
+}
+
+struct timeline_rows *read_recorded(const char *path, const struct program *p) {
+    struct run run = read_trace(path, p);
+    struct timeline_rows *rows = rows_of_program(p, run.nsteps);
+    int64_t first = run_begin(&run, p);
+    rows->step = run.step;
+    for (int k = 0; k < run.nsteps; k++) {
+        struct timeline_row *row = rows->row + (size_t)k * (size_t)rows->n;
+        memcpy(row, rows->row, sizeof *row * (size_t)(k ? rows->n : 0));
+        for (int r = 0; r < p->workers; r++) {
+            struct lane_lists lists = lane_lists(&p->rank[r]);
+            for (int32_t c = 0; c < p->rank[r].nins; c++, row++) {
+                const struct span *span = &run.at[k * p->workers + r][lists.ins[c]];
+                row->start = 1e-9 * (double)(span->start - first);
+                row->end = 1e-9 * (double)(span->end - first);
+                row->free = 1e-9 * (double)(span->free - first);
+            }
+        }
+    }
+    return rows;
+}
+
+bool is_recording(const char *path) { return !holds_measured(path) && is_trace(path); }
 
 struct timeline_rows *read_measured(const char *path) {
     struct stat st;
