@@ -310,6 +310,9 @@ static void take_costs(const struct costs *costs) {
                 sp->machine.flops > 0 ? "without a model its flops do not help; give --model"
                                       : "it has no flops to derive it from; `diff --fit` gives flops if one side is "
                                         "predicted from a model");
+    for (int i = 0; i < stage_entries(costs); i++) /* the rest is of operations that no job is */
+        for (int d = 0; d < NDIRS; d++)
+            st[i].cost[d] = isnan(st[i].cost[d]) ? 0 : st[i].cost[d];
 }
 
 /* Sets the sizes of a set of weights. A sharded set is padded to equal, aligned pieces, each updated on one rank.
