@@ -276,6 +276,7 @@ test-torch: build/pianola build/devil.txt $(SMOLLM) $(PYTHON) build/torch/layers
 	@TORCHRUN=$(abspath $(dir $(PYTHON))torchrun) timeout 900 tests/processes/launchers/test.sh
 	@timeout 900 $(PYTHON) tests/formats/torch/exchange.py build/pianola $(filter-out %.d.lua,$(wildcard schedules/*.lua))
 	@timeout 900 $(PYTHON) tests/formats/torch/published.py build/pianola
+	@timeout 900 $(PYTHON) tests/formats/torch/profiled.py build/pianola
 	@CONTEXT=16 ROWS=2 STEPS=3 LAYERS=2 WIDTH=32 HEADS=2 VOCAB=100 timeout 900 $(PYTHON) tests/gpu/device/torch_gpt2.py
 	@OPENBLAS_NUM_THREADS=1 timeout 900 $(PYTHON) tests/formats/torch/layers.py build/torch/layers
 	@HF_HUB_DISABLE_PROGRESS_BARS=1 timeout 900 $(PYTHON) tests/formats/torch/smollm.py build/pianola $(SMOLLM) build/devil.txt

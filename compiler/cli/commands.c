@@ -32,10 +32,11 @@ const struct command commands[] = {
      COMPARE, cmd_compare, A_SCHEDULE, true},
     {"diff", "A B",
      "say what changed between A and B, and why; each is a script, PyTorch's CSV, a compiled folder, streams.txt or a "
-     "timeline",
+     "timeline; one may be a folder of the ranks' traces from PyTorch's profiler",
      "  pianola diff schedules/1f1b.lua schedules/zb_h1.lua -D workers=8\n"
      "  pianola diff schedules/zbv.lua dumped.csv\n"
      "  pianola diff schedules/1f1b.lua run.tsv --model schedules/models/gpt.lua --fit costs.lua\n"
+     "  pianola diff torch.csv traces --fit costs.lua\n"
      "  pianola diff generated/1f1b /tmp/1f1b --fail-on makespan:+2%,peak_bytes:+0\n"
      "  pianola diff schedules/gpipe.lua schedules/1f1b.lua --html diff.html\n"
      "  git -c diff.external='pianola diff --git' diff --ext-diff -- generated/1f1b\n",

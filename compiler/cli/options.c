@@ -179,10 +179,10 @@ const struct option_row options[] = {
            {SCRIPTS & ~RUN,
             "when a communication may start: lane (default): once its lane is free; issue: also once the rank's "
             "previous one has started, as with NCCL; serial: once that one has ended, as on older drivers"}),
-    OPTION(
-        "prefetch", "WHICH", SETS(args.prefetch, choice, .words = "solved just-in-time one-ahead two-ahead"),
-        {SCRIPTS, "which fetched weights stay: solved (default): a plan that receives the fewest bytes; just-in-time, "
-                  "one-ahead, two-ahead: none; each is fetched when its job starts, or one or two jobs ahead"}),
+    OPTION("prefetch", "WHICH", SETS(args.prefetch, choice, .words = "solved just-in-time one-ahead two-ahead"),
+           {SCRIPTS,
+            "which fetched weights stay: solved (default): a plan that receives the fewest bytes; just-in-time, "
+            "one-ahead, two-ahead: none; each is fetched when its job starts, or one or two jobs ahead"}),
     OPTION("recompute", NULL, SETS(args.recompute, flag),
            {COMPILES, "forwards keep only their input, and run again before the backward"}),
     OPTION("memory", "PLAN", SETS(args, plan, .words = "spare least", .unit = "bytes"),
@@ -260,8 +260,8 @@ const struct option_row options[] = {
     OPTION("format", "FORMAT", SETS(draw.format, choice, .list = format_words), {SHOW, "{formats}"}),
     OPTION("measured", "PATH", SETS(draw.measured, string, .reads = true),
            {SHOW,
-            "show these measured times instead of the predicted ones: a file of run --timeline, or a folder of the "
-            "ranks' files"}),
+            "show these measured times instead of the predicted ones: a file of run --timeline, a folder of the ranks' "
+            "files, or a folder of the ranks' traces from PyTorch's profiler"}),
     OPTION("with", "LIST", SETS(draw.style.with, choices, .words = "lanes memory path sends"),
            {SHOW, "also draw: lanes, memory, path (the critical path), sends (arrows, in pictures)"}),
     OPTION("color-by", "WHAT", SETS(draw.style.by, choice, .words = "op mb stage"),

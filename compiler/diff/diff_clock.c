@@ -123,13 +123,18 @@ static void set_clocks(struct side *side, struct timeline_rows *rows) {
         side->clocks.offset[r] = median_of(&all[r * K], K);
 }
 
-/* Ends each receive that no job waited for as early as its rank and its SEND allow: it arrived unseen. */
+/* Ends each receive that no job waited for as early as its rank and its SEND allow: it arrived unseen. Messages of an
+ * edge arrive in order, so it ended before the next one did. */
 static void end_early(const struct side *side, const struct timeline_rows *rows) {
-    for (int o = 0; o < side->n; o++)
-        for (int k = 0; k < rows->nsteps && is_recv(side->op[o].op); k++) {
+    for (int o = side->n - 1; o >= 0; o--) {
+        const struct diff_op *op = &side->op[o];
+        bool follows = o + 1 < side->n && side->op[o + 1].lane == op->lane && is_recv(side->op[o + 1].op);
+        for (int k = 0; k < rows->nsteps && is_recv(op->op); k++) {
             struct timeline_row *row = &rows->row[(size_t)k * (size_t)rows->n];
-            row[o].end = fmin(row[o].end, fmax(row[o].free, row[side->op[o].ring].start));
+            double free = follows && row[o].free < row[o].end ? fmin(row[o].free, row[o + 1].end) : row[o].free;
+            row[o].end = fmin(row[o].end, fmax(free, row[op->ring].start));
         }
+    }
 }
 
 /* Starts a message when all its ends have arrived: a rank's wait for the others does not count as part of it. */

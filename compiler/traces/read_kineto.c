@@ -7,6 +7,7 @@
  *
  * Times are microseconds with three decimals, after baseTimeNanoseconds. */
 #include "kineto.h"
+#include "base/path.h"
 #include "base/read_json.h"
 #include <ctype.h>
 #include <math.h>
@@ -130,7 +131,8 @@ static void add_event(struct kineto *kineto, struct range_list *single, const st
         return;
     if (!(fabs(event->ts) < 9e15 && event->dur >= 0 && event->dur < 9e15))
         die("%s: the event %s has no valid ts and dur", kineto->recording.file, event->name);
-    struct range range = {.start = llround(1000 * event->ts), .end = llround(1000 * (event->ts + event->dur))};
+    struct range range = {.start = llround(1000 * event->ts)};
+    range.end = range.start + llround(1000 * event->dur);
     if (strcmp(event->category, "user_annotation") == 0)
         add_annotation(kineto, single, event->name, range);
     else if (strcmp(event->name, "c10d::send") == 0)
@@ -249,14 +251,14 @@ static void finish(struct kineto *kineto, int64_t base) {
     }
 }
 
-/* Returns the number in a name such as rank3.json or 3.json: the last before the ending; -1: it has none. */
+/* Returns the number in a name such as rank3.json or trace_rank_3.json; -1: it has none. */
 static int rank_in_name(const char *file) {
-    const char *name = strrchr(file, '/') ? strrchr(file, '/') + 1 : file, *end = name + strcspn(name, ".");
-    while (end > name && !isdigit((unsigned char)end[-1]))
-        end--;
-    while (end > name && isdigit((unsigned char)end[-1]))
-        end--;
-    return count_at(&end);
+    const char *at = strstr(last_part(file), "rank");
+    if (!at)
+        return -1;
+    at += strlen("rank");
+    at += *at == '_' || *at == '-';
+    return count_at(&at);
 }
 
 struct recording *parse_kineto(const char *file, char *s, size_t n) {
@@ -291,7 +293,7 @@ struct recording *parse_kineto(const char *file, char *s, size_t n) {
     if (kineto->recording.rank < 0)
         kineto->recording.rank = rank_in_name(file);
     if (kineto->recording.rank < 0)
-        die("%s: its distributedInfo has no rank, and its name has no number: name it rank0.json or the like", file);
+        die("%s: its distributedInfo has no rank: name it rank0.json, or as its rank is", file);
     finish(kineto, (int64_t)base);
     return &kineto->recording;
 }
