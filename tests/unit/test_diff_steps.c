@@ -135,7 +135,7 @@ Test(diff_steps, one_clock_is_left_alone) {
         struct run z = make(seed, BANDWIDTH);
         struct side *s = side_of_program("p", z.p, NULL);
         side_times(s, "t.tsv", measure(&z, 3, 1000, NULL), "");
-        cr_assert_null(s->clock, "seed %d", (int)seed);
+        cr_assert_null(s->clocks.offset, "seed %d", (int)seed);
         struct side *again = side_of_program("q", z.p, z.tl);
         for (int i = 0; i < s->n; i++)
             cr_assert(fabs(s->end[i] - again->end[i]) < 1e-9 &&
@@ -153,7 +153,7 @@ Test(diff_steps, clocks_are_set) {
             clock[r] = ((double)below(2000001) - 1000000) * z.tl->makespan / 1000;
         struct side *s = side_of_program("p", z.p, NULL);
         side_times(s, "t.tsv", measure(&z, 2, 5 * z.tl->makespan, clock), "");
-        if (!s->clock)
+        if (!s->clocks.offset)
             continue;
         set++;
         for (int i = 0; i < s->n; i++) { /* no message arrives before it was sent */
@@ -173,8 +173,9 @@ Test(diff_steps, clocks_by_hand) {
                                "5\t1\tsend 0\t54\t55\tSEND_B\t1\t0\t0\t4\n"
                                "5\t1\trecv 0\t51\t52\tRECV_F\t0\t0\t0\t4\n";
     struct side *s = side_of_rows("t", read_tsv("t.tsv", text)); /* there: 52 - 100; back: 106 - 54 */
-    cr_assert(s->clock && s->clock[0] == 0 && s->clock[1] == 50, "%g", s->clock ? s->clock[1] : NAN);
-    cr_assert_eq(s->clock_error, 2);
+    cr_assert(s->clocks.offset && s->clocks.offset[0] == 0 && s->clocks.offset[1] == 50, "%g",
+              s->clocks.offset ? s->clocks.offset[1] : NAN);
+    cr_assert_eq(s->clocks.error, 2);
     cr_assert(s->start[0] == 1 && s->end[0] == 1 && s->end[3] == 2 && s->start[2] == 4);
     cr_assert_str_eq(s->unit, "s");
 }
