@@ -32,7 +32,7 @@ const struct command commands[] = {
      COMPARE, cmd_compare, A_SCHEDULE, true},
     {"diff", "A B",
      "say what changed between A and B, and why; each is a script, PyTorch's CSV, a compiled folder, streams.txt or a "
-     "timeline; one may be a folder of the ranks' traces from PyTorch's profiler",
+     "timeline; one may be a folder of the ranks' recordings by PyTorch's profiler or flight recorder",
      "  pianola diff schedules/1f1b.lua schedules/zb_h1.lua -D workers=8\n"
      "  pianola diff schedules/zbv.lua dumped.csv\n"
      "  pianola diff schedules/1f1b.lua run.tsv --model schedules/models/gpt.lua --fit costs.lua\n"

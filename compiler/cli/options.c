@@ -261,7 +261,7 @@ const struct option_row options[] = {
     OPTION("measured", "PATH", SETS(draw.measured, string, .reads = true),
            {SHOW,
             "show these measured times instead of the predicted ones: a file of run --timeline, a folder of the ranks' "
-            "files, or a folder of the ranks' traces from PyTorch's profiler"}),
+            "files, or a folder of the ranks' recordings by PyTorch's profiler or flight recorder"}),
     OPTION("with", "LIST", SETS(draw.style.with, choices, .words = "lanes memory path sends"),
            {SHOW, "also draw: lanes, memory, path (the critical path), sends (arrows, in pictures)"}),
     OPTION("color-by", "WHAT", SETS(draw.style.by, choice, .words = "op mb stage"),

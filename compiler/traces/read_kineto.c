@@ -7,7 +7,6 @@
  *
  * Times are microseconds with three decimals, after baseTimeNanoseconds. */
 #include "kineto.h"
-#include "base/path.h"
 #include "base/read_json.h"
 #include <ctype.h>
 #include <math.h>
@@ -251,16 +250,6 @@ static void finish(struct kineto *kineto, int64_t base) {
     }
 }
 
-/* Returns the number in a name such as rank3.json or trace_rank_3.json; -1: it has none. */
-static int rank_in_name(const char *file) {
-    const char *at = strstr(last_part(file), "rank");
-    if (!at)
-        return -1;
-    at += strlen("rank");
-    at += *at == '_' || *at == '-';
-    return count_at(&at);
-}
-
 struct recording *parse_kineto(const char *file, char *s, size_t n) {
     struct kineto *kineto = NEW(struct kineto, 1);
     struct json_in j = {.file = file, .from = s, .at = s, .end = s + n};
@@ -291,7 +280,7 @@ struct recording *parse_kineto(const char *file, char *s, size_t n) {
             "of PyTorch's other schedules",
             file);
     if (kineto->recording.rank < 0)
-        kineto->recording.rank = rank_in_name(file);
+        kineto->recording.rank = rank_in_file_name(file);
     if (kineto->recording.rank < 0)
         die("%s: its distributedInfo has no rank: name it rank0.json, or as its rank is", file);
     finish(kineto, (int64_t)base);

@@ -16,6 +16,7 @@
 
 static const struct trace_format formats_read[] = {
     {"a trace of PyTorch's profiler", is_kineto, parse_kineto, time_kineto},
+    {"a dump of PyTorch's flight recorder", is_flight, parse_flight, time_flight},
 };
 const char trace_advice[] = "give the schedule that it ran, with the same -D";
 enum { NFORMATS = sizeof formats_read / sizeof *formats_read };
@@ -55,6 +56,17 @@ static const char **files_in(const char *path, int *n) {
     return file;
 }
 
+int rank_in_file_name(const char *file) {
+    const char *at = strstr(last_part(file), "rank");
+    char *end;
+    if (!at)
+        return -1;
+    at += strlen("rank");
+    at += *at == '_' || *at == '-';
+    long rank = strtol(at, &end, 10);
+    return end == at || rank < 0 || rank >= INT_MAX ? -1 : (int)rank;
+}
+
 static bool is_compressed(const char *file) { return has_ending(file, ".json.gz"); }
 
 /* Returns whether a file begins as one that a reader could know: reading all of any other would take long. */
@@ -66,7 +78,7 @@ static bool may_be_trace(const char *file) {
         c = getc(f);
     if (f)
         fclose(f);
-    return c == '{';
+    return c == '{' || c == 0x80; /* JSON, or a pickle */
 }
 
 bool is_trace(const char *path) {
@@ -190,14 +202,20 @@ int add_step(struct rank_run *run, int number) {
     return run->nsteps++;
 }
 
-static const char *name_in_run(const struct rank_run *run, int32_t ins) {
+const char *name_in_run(const struct rank_run *run, int32_t ins) {
     return short_name(&run->p->names, &run->p->rank[run->r].ins[ins]);
+}
+
+const char *step_name(int number) {
+    return number < 0    ? format("the last step but %d", -number)
+           : number == 0 ? "the last step"
+                         : format("step %d", number);
 }
 
 void set_span(struct rank_run *run, int step, int32_t ins, int64_t start, int64_t end) {
     struct span *span = &run->step[step].at[ins];
     if (span_known(span))
-        die("%s: %s is there twice in step %d", run->of->file, name_in_run(run, ins), run->step[step].number);
+        die("%s: %s is there twice in %s", run->of->file, name_in_run(run, ins), step_name(run->step[step].number));
     end = end > start ? end : start;
     *span = (struct span){start, end, end};
 }
@@ -226,9 +244,9 @@ static const char *why_partial(const struct rank_run *of, int n, int number) {
         const struct rank_step *step = step_numbered(run, number);
         int32_t missing = step ? missing_in(run, step) : -1;
         if (!step)
-            return format("%s has no step %d", run->of->file, number);
+            return format("%s has no %s", run->of->file, step_name(number));
         if (missing >= 0)
-            return format("%s has no %s in step %d", run->of->file, name_in_run(run, missing), number);
+            return format("%s has no %s in %s", run->of->file, name_in_run(run, missing), step_name(number));
     }
     return NULL;
 }
@@ -240,8 +258,8 @@ static void check_job_order(const struct rank_run *run, const struct rank_step *
         if (!is_job(k->ins[i].op))
             continue;
         if (before >= 0 && step->at[i].start < step->at[before].start)
-            die("%s: rank %d ran %s before %s in step %d, but the schedule has them the other way round; %s",
-                run->of->file, run->r, name_in_run(run, i), name_in_run(run, before), step->number, trace_advice);
+            die("%s: rank %d ran %s before %s in %s, but the schedule has them the other way round; %s", run->of->file,
+                run->r, name_in_run(run, i), name_in_run(run, before), step_name(step->number), trace_advice);
         before = i;
     }
 }
@@ -270,6 +288,8 @@ static struct run join_ranks(const struct rank_run *of, int n) {
             trace_advice);
     if (partial.n)
         fputs(partial.s, stderr);
+    for (int k = 0; k < run.nsteps && run.step[0] < 1; k++) /* they were counted from the last */
+        run.step[k] = k + 1;
     return run;
 }
 
@@ -283,7 +303,7 @@ struct run read_trace(const char *path, const struct program *p) {
             counted(p->workers, "rank"), trace_advice);
     struct rank_run *run = NEW(struct rank_run, n);
     for (int r = 0; r < n; r++) {
-        run[r] = (struct rank_run){.of = of[r], .p = p, .r = r, .index = ins_index(&p->rank[r])};
+        run[r] = (struct rank_run){.of = of[r], .all = of, .p = p, .r = r, .index = ins_index(&p->rank[r])};
         format->time(of[r], &run[r]);
     }
     return join_ranks(run, n);

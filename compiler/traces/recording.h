@@ -24,11 +24,12 @@ int32_t ins_after(const struct ins_index *index, int op, int stage, int batch);
 /* A rank's run, by steps. A reader adds steps and sets spans; read_trace.c compares the ranks. */
 struct rank_run {
     const struct recording *of;
+    struct recording *const *all; /* every rank's, by rank */
     const struct program *p;
     int r, nsteps;
     struct ins_index index;
     struct rank_step {
-        int number;
+        int number;      /* less than 1: counted from the last, which is 0 */
         struct span *at; /* per instruction; end < start: not recorded */
     } * step;
     size_t cap;
@@ -36,6 +37,8 @@ struct rank_run {
 int add_step(struct rank_run *run, int number);
 /* Dies if the instruction has a span already. */
 void set_span(struct rank_run *run, int step, int32_t ins, int64_t start, int64_t end);
+const char *name_in_run(const struct rank_run *run, int32_t ins); /* an instruction's */
+const char *step_name(int number);                                /* "step 3", or "the last step" */
 static inline bool span_known(const struct span *span) { return span->end >= span->start; }
 
 extern const char trace_advice[]; /* for a run of another program */
@@ -48,6 +51,13 @@ struct trace_format {
     void (*time)(struct recording *recording, struct rank_run *run); /* fills run */
 };
 
+/* read_trace.c: returns the number in a name such as rank3.json or trace_rank_3; -1: it has none. */
+int rank_in_file_name(const char *file);
+
+/* read_flight.c */
+bool is_flight(const char *s, size_t n);
+struct recording *parse_flight(const char *file, char *s, size_t n);
+void time_flight(struct recording *recording, struct rank_run *run);
 /* read_kineto.c, kineto_times.c */
 bool is_kineto(const char *s, size_t n);
 struct recording *parse_kineto(const char *file, char *s, size_t n);

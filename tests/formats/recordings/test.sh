@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Checks that `show --measured` and `diff` read runs that other tools recorded. samples/ has traces of PyTorch 2.15's
 # profiler, over gloo, that torch/profiled.py wrote and cut.py cut down; samples/cuda is made by hand after traces of
-# GPUs. judge.py computes the times of jobs from the raw traces.
+# GPUs. judge.py computes the times of jobs from the raw traces. samples/flight has dumps of PyTorch's flight recorder;
+# flight.py gives them known times.
 cd "$(dirname "$0")/../../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
@@ -94,6 +95,41 @@ sed -i '/ProfilerStep/d' "$room/partial"/*.json
 expect "without ProfilerStep, a step is what comes once" "pianola: left out a step: $room/partial/rank1.json has no 1B1 in step 2|1" \
     "$("$PIANOLA" show $gpipe --measured "$room/partial" --format chrome 2>&1 >"$room/out")|$(grep -o '"step":[0-9]*' "$room/out" | cut -d: -f2 | sort -u | paste -sd,)"
 
+# ---- the flight recorder: messages, and what they tell of jobs ----
+
+two="schedules/1f1b.lua -D workers=2 -D batches=2"
+dumps=$samples/flight
+# flight FORM CHANGE: prints the timeline that is read from these dumps, in microseconds; and messages on stderr
+flight() {
+    rm -rf "$room/flight"
+    python3 tests/formats/recordings/flight.py $dumps "$room/flight" "$@"
+    "$PIANOLA" show $two --measured "$room/flight" --format tsv 2>"$room/err" | awk -F '\t' 'NR > 1 {
+        split($2, lane, " "); printf "%s%s %d-%d %s%s%s", n++ ? "|" : "", $1, 1e6 * $3 + 0.5, 1e6 * $4 + 0.5, $5, $6, $7 }'
+}
+messages="0 0-20 SEND_F00|0 100-130 SEND_F01|0 230-252 RECV_B10|0 370-392 RECV_B11"
+timeline="0 0-0 F00|0 0-100 F01|0 252-252 B00|0 392-392 B01|0 392-392 U0|$messages"
+timeline+="|1 22-22 F10|1 22-230 B10|1 230-230 F11|1 230-370 B11|1 370-370 U1"
+timeline+="|1 230-250 SEND_B10|1 370-390 SEND_B11|1 0-22 RECV_F00|1 100-132 RECV_F01"
+for form in pickle json; do
+    for change in none objects coalesced; do
+        expect "flight recorder, $form, $change" "$timeline" "$(flight $form $change)"
+    done
+    expect "flight recorder, $form: two steps" 2 "$("$PIANOLA" show $two --measured "$room/flight" --json | field measured_steps)"
+    expect "flight recorder, $form, with durations" "0 2-15 SEND_F00|0 112-125 SEND_F01|0 232-247 RECV_B10|0 372-387 RECV_B11" \
+        "$(flight $form durations | tr '|' '\n' | grep '^0 .*_' | paste -sd'|')"
+    expect "flight recorder, $form: a run that hangs" "$timeline" "$(flight $form hang)"
+    expect "flight recorder, $form: where it hangs" "pianola: rank 0: RECV_B 1 0 from 1 of step 2 is started and not completed
+pianola: rank 1: SEND_B 1 0 to 0 of step 2 is started and not completed
+pianola: left out a step: $room/flight/nccl_trace_rank_0 has no RECV_B 1 0 from 1 in step 2" "$(cat "$room/err")"
+    expect "flight recorder, $form: the first entry is lost" "$timeline" "$(flight $form lost)"
+    expect "flight recorder, $form: steps are counted from the last" \
+        "pianola: left out a step: $room/flight/nccl_trace_rank_0 has no 0F0 in the last step but 1" "$(cat "$room/err")"
+done
+expect "PyTorch's own dump, without times" "pianola: rank 0: SEND_F 0 0 to 1 of step 1 is scheduled and not completed
+pianola: rank 1: RECV_F 0 0 from 0 of step 1 is scheduled and not completed
+pianola: error: $dumps/nccl_trace_rank_0 has no 0F0 in step 2; give the schedule that it ran, with the same -D" \
+    "$("$PIANOLA" show $two --measured $dumps 2>&1)"
+
 # ---- refused ----
 
 refused() { # MESSAGE ARGS...
@@ -146,4 +182,38 @@ mv "${R}2.json" "$room/x/worker.json"
 refused "$room/x/worker.json: its distributedInfo has no rank: name it rank0.json, or as its rank is" show $f1b --measured "$room/x"
 mv "$room/x/worker.json" "$room/x/host_rank_2.pt.trace.json"
 expect "the rank in a file's name" "$(makespan $samples/1f1b)" "$(makespan "$room/x")"
+
+flight pickle lost_hang >"$room/out"
+refused "$room/flight/nccl_trace_rank_0: entry 6, a message from rank 1, is started and not completed; the ring buffer has lost the run's first messages, so it is not known which it is: record with a larger TORCH_FR_BUFFER_SIZE" \
+    show $two --measured "$room/flight"
+flight pickle group >"$room/out"
+F=$room/flight/nccl_trace_rank
+refused "${F}_1: pg_config does not list the ranks of the process group \"7\"" show $two --measured "$room/flight"
+flight json none >"$room/out"
+sed -i 's/nccl:send 0->1/nccl:send 0->0/' "${F}_0"
+refused "${F}_0: rank 0 has a message to rank 0, which the schedule does not have; $another" show $two --measured "$room/flight"
+sed -i 's/nccl:send 0->0/nccl:send 0->2/' "${F}_0"
+refused "${F}_0: a message names rank 2 of the process group \"0\", whose ranks are [0, 1]" show $two --measured "$room/flight"
+sed -i 's/\[0, 1\]/[0, 1, 5]/' "${F}_0"
+refused "${F}_0: rank 0 has messages with rank 5, of which there is no dump" show $two --measured "$room/flight"
+flight pickle none >"$room/out"
+mv "${F}_1" "${F}_2"
+refused "${F}_2: its name says rank 2, but entry 0 is rank 1's: nccl:recv 1<-0" show $two --measured "$room/flight"
+mv "${F}_2" "${F}_1"
+cp $samples/cuda/rank0.json "$room/flight/a.json"
+refused "${F}_0: is a dump of PyTorch's flight recorder, but $room/flight/a.json is a trace of PyTorch's profiler: give a folder with files of one kind" \
+    show $two --measured "$room/flight"
+rm "$room/flight/a.json"
+truncate -s 1000 "${F}_0"
+refused "${F}_0: byte 997: the pickle ends within a value" show $two --measured "$room/flight"
+python3 - "${F}_0" <<'PY'
+import os, pickle, sys
+class Runs:
+    def __reduce__(self):
+        return os.system, ("touch pickle-ran",)
+pickle.dump({"pg_config": {}, "entries": [Runs()]}, open(sys.argv[1], "wb"), protocol=2)
+PY
+refused "${F}_0: byte 42: the pickle has the opcode GLOBAL, but only plain values are read: numbers, text, lists and dictionaries" \
+    show $two --measured "$room/flight"
+expect "a pickle runs nothing" no "$([ -e pickle-ran ] && echo yes || echo no)"
 finish
