@@ -38,7 +38,7 @@ static size_t first_from(const int64_t *key, size_t n, size_t stride, int64_t le
 
 /* Returns the index of the first range that starts at t or later. */
 static size_t first_start(const struct range_list *ranges, int64_t t) {
-    return first_from(&ranges->of->start, ranges->n, sizeof *ranges->of, t);
+    return ranges->n ? first_from(&ranges->of->start, ranges->n, sizeof *ranges->of, t) : 0;
 }
 
 /* The work that a range launched: one span for jobs, and the first and the last message */
@@ -56,6 +56,8 @@ static void extend(struct span *span, const struct linked *linked) {
 static struct launched launched_by(const struct kineto *kineto, const struct range *range) {
     struct launched found = {.job.end = -1, .first.end = -1, .last.end = -1};
     const struct link_list *launches = &kineto->launches, *kernels = &kineto->kernels;
+    if (!launches->n || !kernels->n)
+        return found;
     size_t i = first_from(&launches->of->start, launches->n, sizeof *launches->of, range->start);
     for (; i < launches->n && launches->of[i].start <= range->end; i++) {
         int64_t wanted = launches->of[i].correlation;
@@ -116,7 +118,7 @@ static void note_free(const struct timing *timing, int32_t input) {
 
 static void time_cpu_job(struct timing *timing, const struct range *range, int32_t ins, int32_t input, int32_t output) {
     const struct range_list *arrivals = &timing->kineto->arrivals;
-    size_t after = first_from(&arrivals->of->end, arrivals->n, sizeof *arrivals->of, range->end + 1);
+    size_t after = arrivals->n ? first_from(&arrivals->of->end, arrivals->n, sizeof *arrivals->of, range->end + 1) : 0;
     int64_t arrived = after && input >= 0 ? arrivals->of[after - 1].end : range->start;
     int64_t begin = arrived > range->start ? arrived : range->start, end = range->end;
     if (!timing->kineto->named)

@@ -239,7 +239,8 @@ static void finish(struct kineto *kineto, int64_t base) {
         sort(all[k]->of, all[k]->n, sizeof *all[k]->of, by_range_start);
     }
     *arrivals = (struct range_list){NEW(struct range, kineto->waits.n), kineto->waits.n, kineto->waits.n};
-    memcpy(arrivals->of, kineto->waits.of, sizeof *arrivals->of * arrivals->n);
+    if (arrivals->n)
+        memcpy(arrivals->of, kineto->waits.of, sizeof *arrivals->of * arrivals->n);
     sort(arrivals->of, arrivals->n, sizeof *arrivals->of, by_range_end);
     for (int k = 0; k < 2; k++) {
         for (size_t i = 0; i < linked[k]->n; i++) {

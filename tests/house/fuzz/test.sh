@@ -19,4 +19,5 @@ mutants torch 10000
 mutants bound 10000
 mutants tokens 5000
 mutants gguf 10000
+mutants trace 10000
 finish
