@@ -4,13 +4,12 @@
  * STANDIN_LT_FAILS=PLACE:STATUS:WHICH[:AFTER] makes calls fail with a status, except for the first AFTER. PLACE is
  * attribute (where a description gets its epilogue), heuristic, result (of a heuristic that succeeds), check or launch.
  * WHICH is plain, fused (with an epilogue), kept (not the heuristic's first algorithm) or an epilogue's number.
- * STANDIN_FASTEST=K makes launches take a few ms longer, except for each heuristic's K-th algorithm, from 0.
- * STANDIN_SLOW=WHICH does the same to launches of these products. STANDIN_LT_LOG=FILE gets a line for each call of the
- * heuristic and each launch: `launch 4` for epilogue 4. */
+ * STANDIN_FASTEST=K makes launches take 10 s longer by the events' clock, except for each heuristic's K-th algorithm,
+ * from 0. STANDIN_SLOW=WHICH does the same to launches of these products. STANDIN_LT_LOG=FILE gets a line for each call
+ * of the heuristic and each launch: `launch 4` for epilogue 4. */
 #include "cublasLt.h"
 #include "bf16.h"
 #include "standin.h"
-#include <unistd.h>
 
 /* The contents of the opaque descriptors. */
 struct layout {
@@ -563,12 +562,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
     if (fails != CUBLAS_STATUS_SUCCESS)
         return fails;
     const char *fastest = getenv("STANDIN_FASTEST"), *slow = getenv("STANDIN_SLOW");
-    unsigned delay = fastest && p.pieces != 1ull << atoi(fastest) ? 3000 : 0;
-    if (slow && is_one(slow, p.d.epilogue, false))
-        delay += 3000;
+    w.delay += fastest && p.pieces != 1ull << atoi(fastest) ? 10 : 0;
+    w.delay += slow && is_one(slow, p.d.epilogue, false) ? 10 : 0;
     w.run = [=] {
-        if (delay > 0)
-            usleep(delay);
         if (size > 0)
             memset(workspace, 0xff, size);
         multiply_all(p);

@@ -330,6 +330,7 @@ static bool advance(work &w, clocks &clock, int chain) {
         if (tells(w))
             join(the().told, clock);
         run_work(w, touched);
+        the().delay[chain] += w.delay;
         maybe_fault(w);
         touch(touched, w.what, clock, chain);
         return true;
@@ -337,7 +338,7 @@ static bool advance(work &w, clocks &clock, int chain) {
     case RECORD:
         w.at->done = true;
         w.at->clock = clock;
-        w.at->when = now();
+        w.at->when = now() + the().delay[chain];
         return true;
     case WAIT: join(clock, w.at->clock); return true;
     case AWAIT:

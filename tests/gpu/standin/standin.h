@@ -49,6 +49,7 @@ struct work {
     work_kind kind = RUN;
     string what;
     std::function<void()> run;        /* RUN */
+    double delay = 0;                 /* RUN: seconds that it takes by the clock of later events on its stream */
     std::vector<range> touches;       /* RUN */
     std::vector<const void *> inside; /* RUN: a kernel's pointers, of unknown extent */
     std::shared_ptr<mark> at;         /* RECORD, WAIT */
@@ -190,6 +191,7 @@ struct machine {
     std::map<int, cudaStream_t> legacy;
     std::map<uintptr_t, memory> memories; /* by address; freed ones stay, so that they can be named */
     size_t allocated = 0, total;
+    std::map<int, double> delay;        /* by chain: sum of its works' */
     std::map<uint32_t *, clocks> words; /* everything that precedes a word's last write */
     bool remote = false;                /* another process may write here */
     clocks told;                        /* everything that precedes what other processes have been told */
