@@ -47,7 +47,7 @@ done
 # Fraction of the allowed memory: the caps if there are any, else the peaks.
 expect "allowed memory from caps" $((4 * 4 * 27)) "$(figure memory_room schedules/zb_h1.lua)"
 expect "allowed memory from peaks" $((33 * (4 + 3 + 2 + 1))) "$(figure memory_room schedules/1f1b.lua)"
-expect "the parts of memory-time" "memory-time  of peaks x makespan, 72.7 % is needed, 6.1 % held by activations that wait, 21.2 % empty" \
+expect "the parts of memory-time" "memory-time  of peaks x makespan, 72.7 % is needed, 6.1 % held while waiting, 21.2 % empty" \
     "$("$PIANOLA" show schedules/1f1b.lua | grep ^memory-time)"
 # Memory-time stays within the allowed memory and above the lower bound, for any schedule, model and links.
 for schedule in schedules/*.lua; do
