@@ -58,6 +58,7 @@ class Raw:
         posts = [start for name, start, _ in events if name == "c10d::send"]
         steps = {int(name.split("#")[1]): (start, end) for name, start, end in events if name.startswith("ProfilerStep#")}
         self.jobs = {step: {} for step in steps}
+        self.waited = {step: {} for step in steps} # jobs that waited for their input, and when it came
         for name, start, end in events:
             job, single = self.job_named(name)
             step = next((k for k, (a, b) in steps.items() if a <= start < b), None)
@@ -67,6 +68,8 @@ class Raw:
                 end = min([p for p in posts if start <= p < end], default=end)
             begin = max([a for a in arrivals if start < a <= end], default=start)
             self.jobs[step][job] = begin, end
+            if begin - start >= 100:
+                self.waited[step][job] = begin
 
     def job_named(self, name):
         if m := re.fullmatch(r"PP:(\d+[FBIW]\d+)", name):
@@ -74,6 +77,12 @@ class Raw:
         if m := re.fullmatch(r"(Forward|Backward) (\d+)", name):
             return f"{self.rank}{m[1][0]}{m[2]}", True
         return None, False
+
+
+def input_of(job):
+    """Returns the name of the receive of a job's input."""
+    stage, kind, batch = re.fullmatch(r"(\d+)([FBI])(\d+)", job).groups()
+    return f"{int(stage) - 1}RECV_F{batch}" if kind == "F" else f"{int(stage) + 1}RECV_B{batch}"
 
 
 def causality(what, events):
@@ -113,7 +122,12 @@ def judge(pianola, schedule, folder):
               {k: d for k, (_, d) in got.items()}, 0.002)
         close(f"{folder}: starts in step {step}", {k: a - wanted[first][0] for k, (a, _) in wanted.items()},
               {k: t - got[first][0] for k, (t, _) in got.items()}, 0.003)
-        causality(f"{folder}: step {step}", [e for e in events if e["ph"] == "X" and e["args"]["step"] == step])
+        spans = [e for e in events if e["ph"] == "X" and e["args"]["step"] == step]
+        causality(f"{folder}: step {step}", spans)
+        ends = {(e["pid"] - 1, e["name"]): e["ts"] + e["dur"] for e in spans}
+        waited = {(r, input_of(job)): t for r in ranks for job, t in raw[r].waited[step].items()}
+        close(f"{folder}: arrivals in step {step}", {k: t - wanted[first][0] for k, t in waited.items()},
+              {k: ends[k] - got[first][0] for k in waited}, 0.003)
         for r in ranks:
             check(f"{folder}: order of rank {r} in step {step}",
                   sorted(raw[r].jobs[step], key=lambda job: raw[r].jobs[step][job]),
@@ -127,6 +141,7 @@ def judge(pianola, schedule, folder):
 
     diff = json.loads(run(pianola, "diff", schedule, folder, "--json"))
     parts = {k: v["b"] for k, v in diff["account"].items() if k != "rank"}
+    check(f"{folder}: PyTorch does not wait for memory of Pianola's plan", 0, parts["memory"])
     check(f"{folder}: the account adds up", True, abs(sum(parts.values()) - report["makespan"]) < 1e-9)
     return len(steps) * sum(len(r.jobs[steps[0]]) for r in raw.values())
 

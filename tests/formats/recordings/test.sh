@@ -12,13 +12,13 @@ f1b="schedules/1f1b.lua -D workers=4 -D batches=4"
 
 # ---- what real traces hold ----
 
-for run in "1f1b 4 4" "interleaved 2 4" "zb_h1 4 4" "gpipe 2 2"; do
+for run in "1f1b 4 4" "interleaved 2 4" "zbv 2 4" "gpipe 2 2"; do
     read -r name ranks batches <<<"$run"
     "$PIANOLA" show "schedules/$name.lua" -D workers="$ranks" -D batches="$batches" --format torch-csv -o "$room/$name.csv"
     set -- "$@" "$room/$name.csv" "$samples/$name"
 done
 expect "the raw traces' times" "128 jobs
-61 passed, 0 failed" "$(python3 tests/formats/recordings/judge.py "$PIANOLA" "$@")"
+73 passed, 0 failed" "$(python3 tests/formats/recordings/judge.py "$PIANOLA" "$@")"
 expect "a schedule and PyTorch's CSV of it: the same times" \
     "$("$PIANOLA" show "$room/1f1b.csv" --measured $samples/1f1b --format tsv)" \
     "$("$PIANOLA" show $f1b --measured $samples/1f1b --format tsv)"
@@ -115,6 +115,9 @@ for form in pickle json; do
         expect "flight recorder, $form, $change" "$timeline" "$(flight $form $change)"
     done
     expect "flight recorder, $form: two steps" 2 "$("$PIANOLA" show $two --measured "$room/flight" --json | field measured_steps)"
+    "$PIANOLA" show $two --measured "$room/flight" --format hta -o "$room/hta"
+    expect "flight recorder, $form: a receive lasts from its send on" "22 22 22 22" \
+        "$(grep -o '"dur":[0-9.]*,"name":"ncclKernel_RECV_B"' "$room/hta/rank0.json" | grep -o '[0-9.]*' | xargs)"
     expect "flight recorder, $form, with durations" "0 2-15 SEND_F00|0 112-125 SEND_F01|0 232-247 RECV_B10|0 372-387 RECV_B11" \
         "$(flight $form durations | tr '|' '\n' | grep '^0 .*_' | paste -sd'|')"
     expect "flight recorder, $form: a run that hangs" "$timeline" "$(flight $form hang)"

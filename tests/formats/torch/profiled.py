@@ -28,7 +28,7 @@ WIDTH, ROWS = 256, 16
 # schedule, class of schedules in place of its CSV, ranks, microbatches
 CASES = [("1f1b", None, 4, 8), ("interleaved", None, 4, 8), ("zb_h1", None, 4, 8), ("zbv", None, 4, 8),
          ("gpipe", "ScheduleGPipe", 4, 4), ("1f1b", "Schedule1F1B", 4, 4)]
-SAMPLES = [("1f1b", None, 4, 4), ("interleaved", None, 2, 4), ("zb_h1", None, 4, 4), ("gpipe", "ScheduleGPipe", 2, 2)]
+SAMPLES = [("1f1b", None, 4, 4), ("interleaved", None, 2, 4), ("zbv", None, 2, 4), ("gpipe", "ScheduleGPipe", 2, 2)]
 STEPS = schedule(wait=1, warmup=1, active=3)
 
 
