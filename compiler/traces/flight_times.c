@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include <string.h>
 
-/* The messages of a step from or to a peer, in the program's order */
+/* The messages of a step from or to a peer, in their order */
 struct edge {
     int32_t *ins;
     int n;
@@ -31,13 +31,42 @@ struct tracks {
 
 static int edge_of_ins(const struct instr *x) { return 2 * x->peer + is_send(x->op); }
 
+/* A message of an edge, and the place of the job that makes it among its rank's instructions */
+struct made {
+    int32_t job, ins;
+};
+
+static int by_job(const void *x, const void *y) {
+    const struct made *a = x, *b = y;
+    return a->job - b->job;
+}
+
+/* Puts the messages in PyTorch's order, by the jobs that make them. The program may send the messages of two
+ * overlapping jobs in either order. */
+static void order_edge(const struct rank_run *run, struct edge *edge, int sender) {
+    const struct rank *k = run->index.rank;
+    struct ins_index index = ins_index(&run->p->rank[sender]);
+    struct made *made = NEW(struct made, edge->n);
+    for (int i = 0; i < edge->n; i++) {
+        const struct instr *x = &k->ins[edge->ins[i]];
+        bool forward = x->op == OP_SEND_F || x->op == OP_RECV_F;
+        int32_t job = find_ins(&index, forward ? OP_F : OP_B, x->stage, x->batch);
+        made[i] = (struct made){job >= 0 ? job : find_ins(&index, OP_I, x->stage, x->batch), edge->ins[i]};
+    }
+    sort(made, (size_t)edge->n, sizeof *made, by_job);
+    for (int i = 0; i < edge->n; i++)
+        edge->ins[i] = made[i].ins;
+}
+
 static void list_edges(struct tracks *tracks) {
-    const struct rank *k = tracks->run->index.rank;
-    tracks->edge = NEW(struct edge, 2 * tracks->run->p->workers);
+    const struct rank_run *run = tracks->run;
+    const struct rank *k = run->index.rank;
+    int nedges = 2 * run->p->workers;
+    tracks->edge = NEW(struct edge, nedges);
     for (int32_t i = 0; i < k->nins; i++)
         if (is_message(k->ins[i].op))
             tracks->edge[edge_of_ins(&k->ins[i])].n++;
-    for (int e = 0; e < 2 * tracks->run->p->workers; e++) {
+    for (int e = 0; e < nedges; e++) {
         tracks->edge[e].ins = NEW(int32_t, tracks->edge[e].n);
         tracks->edge[e].n = 0;
     }
@@ -46,6 +75,9 @@ static void list_edges(struct tracks *tracks) {
             struct edge *edge = &tracks->edge[edge_of_ins(&k->ins[i])];
             edge->ins[edge->n++] = i;
         }
+    for (int e = 0; e < nedges; e++)
+        if (tracks->edge[e].n)
+            order_edge(run, &tracks->edge[e], e % 2 ? run->r : e / 2);
 }
 
 /* Returns the edge of a message; dies if the schedule has no message there. */

@@ -128,6 +128,37 @@ pianola: left out a step: $room/flight/nccl_trace_rank_0 has no RECV_B 1 0 from 
     expect "flight recorder, $form: steps are counted from the last" \
         "pianola: left out a step: $room/flight/nccl_trace_rank_0 has no 0F0 in the last step but 1" "$(cat "$room/err")"
 done
+# Of two overlapping jobs, PyTorch sends the first one's message first, whatever the program does: each message of
+# DualPipeV, in the order of PyTorch's CSV, gets its own time.
+pairs="schedules/dualpipev.lua -D workers=2 -D batches=6"
+"$PIANOLA" show $pairs --format torch-csv-comms -o "$room/pairs.csv"
+mkdir "$room/pairs"
+python3 - "$room/pairs.csv" "$room/pairs" >"$room/wanted" <<'PY'
+import json, re, sys
+rows = [re.findall(r"(\d+)(SEND|RECV)_([FB])(\d+)", line.replace("WAIT_SEND", "")) for line in open(sys.argv[1])]
+entries, sent, at, now = [[], []], [], [0, 0], 0
+while at != [len(row) for row in rows]:
+    for r, row in enumerate(rows):
+        while at[r] < len(row):
+            stage, what, kind, batch = row[at[r]]
+            source = int(stage) - (what == "RECV") * (1 if kind == "F" else -1)
+            if what == "RECV" and (source, kind, batch) not in [m for m, _ in sent]:
+                break
+            if what == "SEND":
+                now += 10
+                sent.append(((source, kind, batch), now))
+            time = 1795782198677055000 + 1000 * dict(sent)[source, kind, batch]
+            arrow = f"send {r}->{1 - r}" if what == "SEND" else f"recv {r}<-{1 - r}"
+            entries[r].append({"record_id": len(entries[r]), "process_group": ["0", ""], "profiling_name": f"nccl:{arrow}",
+                               "time_created_ns": time, "time_discovered_completed_ns": time + 5000, "state": "completed"})
+            at[r] += 1
+for r in (0, 1):
+    json.dump({"pg_config": {"0": {"ranks": "[0, 1]"}}, "entries": entries[r]}, open(f"{sys.argv[2]}/rank_{r}", "w"))
+print("\n".join(f"SEND_{kind} {stage} {batch} {time}" for (stage, kind, batch), time in sorted(sent)))
+PY
+expect "flight recorder: messages of overlapping jobs" "$(sort "$room/wanted")" \
+    "$("$PIANOLA" show $pairs --measured "$room/pairs" --format tsv | awk '$5 ~ /^SEND/ { print $5, $6, $7, int(1e6 * $3 + 10.5) }' FS='\t' | sort)"
+
 expect "PyTorch's own dump, without times" "pianola: rank 0: SEND_F 0 0 to 1 of step 1 is scheduled and not completed
 pianola: rank 1: RECV_F 0 0 from 0 of step 1 is scheduled and not completed
 pianola: error: $dumps/nccl_trace_rank_0 has no 0F0 in step 2; give the schedule that it ran, with the same -D" \

@@ -27,7 +27,7 @@ import judge
 WIDTH, ROWS = 256, 16
 # schedule, class of schedules in place of its CSV, ranks, microbatches
 CASES = [("1f1b", None, 4, 8), ("interleaved", None, 4, 8), ("zb_h1", None, 4, 8), ("zbv", None, 4, 8),
-         ("gpipe", "ScheduleGPipe", 4, 4), ("1f1b", "Schedule1F1B", 4, 4)]
+         ("dualpipev", None, 2, 6), ("gpipe", "ScheduleGPipe", 4, 4), ("1f1b", "Schedule1F1B", 4, 4)]
 SAMPLES = [("1f1b", None, 4, 4), ("interleaved", None, 2, 4), ("zbv", None, 2, 4), ("gpipe", "ScheduleGPipe", 2, 2)]
 STEPS = schedule(wait=1, warmup=1, active=3)
 
@@ -63,8 +63,8 @@ def write(pianola, room, name, ranks, batches):
     subprocess.run([pianola, "show", f"schedules/{name}.lua", f"-Dworkers={ranks}", f"-Dbatches={batches}", "--format",
                     "torch-csv", "-o", path], check=True)
     with open(path, encoding="utf-8") as f:
-        rows = [line.strip().split(",") for line in f]
-    return path, [sorted({pp._Action.from_str(cell).stage_index for cell in row}) for row in rows]
+        rows = [[pp._Action.from_str(cell) for cell in line.strip().split(",")] for line in f]
+    return path, [sorted({a.stage_index for cell in row for a in cell.sub_actions or (cell,)}) for row in rows]
 
 
 def main(pianola, room, cases):

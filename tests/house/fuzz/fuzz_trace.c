@@ -1,4 +1,4 @@
-/* Recordings by other tools: a file is read as that of each rank of 1F1B on two ranks. The steps that result keep their
+/* Recordings by other tools: a file is read for each rank of 1F1B on two ranks. The steps that result keep their
  * promises: every span that is known ends after it starts. */
 #include "fuzz.h"
 #include "traces/recording.h"
