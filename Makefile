@@ -53,8 +53,10 @@ deps:
 
 .SUFFIXES:
 .DELETE_ON_ERROR:
+# Units that PyTorch has compiled import aoti.c's functions from the program that opens them.
+AOTI := -Wl,-u,aoti_run -Wl,--export-dynamic-symbol='aoti_*'
 $(B)/pianola: $(B)/obj/compiler/cli/main.o $(B)/libpianola.a
-	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
+	$(CC) $(FLAGS) $(AOTI) -o $@ $^ $(LIBS)
 
 $(B)/libpianola.a: $(LIBRARY)
 	rm -f $@
@@ -63,7 +65,7 @@ $(B)/libpianola.a: $(LIBRARY)
 # The runtime alone, for the ranks' own programs. pianola-host.pc gives their compiler and linker flags. The one in
 # build/ refers to files next to it, the installed one to its own prefix, wherever that has been moved.
 RUNTIME := $(patsubst %.c,$(B)/obj/%.o,$(wildcard runtime/*/*.c))
-HEADERS := config.h model.h ops.h rt_program.h unit.h unit_layer.h
+HEADERS := config.h model.h ops.h rt_program.h unit.h unit_layer.h units/aoti.h
 $(B)/libpianola-host.a: $(RUNTIME)
 	rm -f $@
 	ar rcs $@ $^
@@ -164,7 +166,7 @@ build/standin/any-rank: tests/training/matrix/any_rank.c build/standin/libpianol
 	$(RANK_LOADER) $$(PKG_CONFIG_PATH=build/standin:$$PKG_CONFIG_PATH pkg-config --libs pianola-cuda)
 standin: build/pianola build/standin/any-rank build/standin/libpianola-put.so build/standin/libpianola-cuda.so build/standin/libpianola-cuda.a build/standin/pianola-cuda.pc
 
-# The prelude, the pages' script and style, and the header that units include are embedded in the program as numbers,
+# The prelude, the pages' script and style, and the headers that units include are embedded in the program as numbers,
 # because C11 guarantees string literals of only 4095 bytes.
 build/prelude.h: compiler/script/prelude.lua
 VIEWER := $(patsubst %,compiler/draw/viewer/%.js,data names needs layout mix pixels paint edges frames range table parts place move view)
@@ -174,7 +176,7 @@ build/viewer-parts.js: $(VIEWER)
 build/viewer.js: build/viewer-parts.js compiler/draw/viewer/page.js
 	{ echo "'use strict';"; cat $^; } > $@
 build/page.h: compiler/draw/page.css compiler/draw/viewer/viewer.css build/viewer.js
-build/unit_text.h: runtime/unit.h
+build/unit_text.h: runtime/unit.h runtime/units/aoti.h
 build/prelude.h build/page.h build/unit_text.h:
 	@mkdir -p $(@D)
 	{ $(foreach f,$^,echo 'static const char $(subst .,_,$(notdir $f))[] = {'; od -An -v -td1 $f | sed 's/-*[0-9][0-9]*/&,/g'; echo '0};';) } > $@

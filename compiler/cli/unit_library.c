@@ -74,16 +74,21 @@ static struct command compiler_of(bool cuda, const char *folder) {
     return command;
 }
 
-/* Returns the folder of compiled units, with the header that their sources include. */
+static void offer_header(const char *folder, const char *name, const char *content) {
+    struct text header = {0};
+    put_word(&header, content);
+    write_file(format("%s/include/pianola/%s", folder, name), &header);
+}
+
+/* Returns the folder of compiled units, with the headers that their sources include. */
 static const char *cache_folder(void) {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME"), *temporary = getenv("TMPDIR");
     const char *folder = cache && *cache ? format("%s/pianola", cache)
                          : home && *home ? format("%s/.cache/pianola", home)
                                          : format("%s/pianola-%ld", temporary ? temporary : "/tmp", (long)getuid());
     make_folder(format("%s/include/pianola", folder));
-    struct text header = {0};
-    put_word(&header, unit_h);
-    write_file(format("%s/include/pianola/unit.h", folder), &header);
+    offer_header(folder, "unit.h", unit_h);
+    offer_header(folder, "aoti.h", aoti_h);
     return folder;
 }
 

@@ -21,7 +21,7 @@ def files(root, folders, endings):
     return sorted(found)
 
 
-PROSE = ('compiler', 'runtime', 'schedules', 'tests'), ('.md', '.lua', '.sh', '.py', '.js') + CODE + ('.cpp',)
+PROSE = ('compiler', 'runtime', 'schedules', 'tests', 'export'), ('.md', '.lua', '.sh', '.py', '.js') + CODE + ('.cpp',)
 QUOTED = 'tests/house/tidy/', 'tests/house/fuzz/corpus/' # the rules themselves; copies of scripts
 MARKS = {'.lua': r'[ \t]*--(?!\|)', '.sh': r'[ \t]*#', '.py': r'[ \t]*#', '.js': r'[ \t]*//'}
 FENCED = re.compile(r'^```.*?^```|^    .*?$|`[^`\n]*`', re.S | re.M)
@@ -73,7 +73,7 @@ class Tree:
         self.root = root
         self.sources = [c_source.Source(p, text_of(root, p)) for p in files(root, CHECKED, CODE)]
         self.words = {s.path: s.words + s.quoted for s in self.sources}
-        for p in files(root, ('tests',), CODE) + files(root, ('tests',) + CHECKED, USERS):
+        for p in files(root, ('tests', 'export'), CODE) + files(root, ('tests', 'export') + CHECKED, USERS):
             self.words[p] = Counter(c_source.WORD.findall(COMMENT.sub(' ', text_of(root, p))))
         self.total = Counter()
         self.homes = defaultdict(set) # word -> the files that have it

@@ -1,0 +1,230 @@
+"""Compiles a part's graphs with AOTInductor into one library, and records the memory that they allocate."""
+
+import ctypes
+import dataclasses
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+
+import torch
+import torch._inductor
+
+from .cut import ExportError
+from .split import tracing
+
+HERE = pathlib.Path(__file__).parent
+RUNTIME = next((p for p in (HERE / "runtime", HERE.parents[1] / "runtime") if (p / "units" / "aoti.c").exists()), None)
+# Versions of PyTorch whose generated code is known. Others are tried, with a warning.
+KNOWN = ("2.15",)
+# Processors: what the compiler is told, and the bits of a vector register for which PyTorch writes code.
+MACHINES = {
+    "x86-64": ([], 1),
+    "x86-64-v3": (["-DCPU_CAPABILITY=AVX2", "-DCPU_CAPABILITY_AVX2"], 256),
+    "x86-64-v4": (["-DCPU_CAPABILITY=AVX512", "-DCPU_CAPABILITY_AVX512"], 512),
+}
+FLAGS = ("-std=c++20 -O3 -DNDEBUG -fPIC -fvisibility=hidden -ffp-contract=off -fno-trapping-math -fno-math-errno "
+         "-fno-tree-loop-vectorize -w -DTORCH_INDUCTOR_CPP_WRAPPER -DSTANDALONE_TORCH_HEADER "
+         "-DC10_USING_CUSTOM_GENERATED_MACROS").split()
+DIMS, ALIGN = 8, 64
+DTYPES = {torch.uint8: 0, torch.int8: 1, torch.int16: 2, torch.int32: 3, torch.int64: 4, torch.float16: 5,
+          torch.float32: 6, torch.float64: 7, torch.bool: 11, torch.bfloat16: 15}
+SPACES = ("x", "y", "stash", "extra", "work", "w", "dw", "dy", "dx", "constant")
+
+
+class Input(ctypes.Structure):
+    _fields_ = [("space", ctypes.c_int32), ("offset", ctypes.c_int64), ("dtype", ctypes.c_int32),
+                ("dims", ctypes.c_int32), ("size", ctypes.c_int64 * DIMS), ("stride", ctypes.c_int64 * DIMS)]
+
+
+class Recorded(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_int64), ("born", ctypes.c_int64), ("died", ctypes.c_int64), ("at", ctypes.c_void_p)]
+
+
+class Output(ctypes.Structure):
+    _fields_ = [("allocation", ctypes.c_int64), ("offset", ctypes.c_int64), ("dtype", ctypes.c_int64),
+                ("dims", ctypes.c_int64), ("size", ctypes.c_int64 * DIMS), ("stride", ctypes.c_int64 * DIMS),
+                ("data", ctypes.c_void_p)]
+
+
+@dataclasses.dataclass
+class Planned:
+    """A graph with its tape: inputs as (space, offset, tensor), allocations as (space, offset, bytes), outputs as
+    (space, offset), and the places in its workspace."""
+
+    name: str
+    inputs: list
+    tape: list
+    outputs: list
+    tensors: int
+    pool: int
+    dx: int
+    dw: int
+    floats: int
+    work: int
+
+
+def aligned(n):
+    return (n + ALIGN - 1) // ALIGN * ALIGN
+
+
+def nbytes(t):
+    """Returns the bytes from a tensor's first element to the end of its last."""
+    last = sum((n - 1) * s for n, s in zip(t.shape, t.stride()))
+    return (last + 1) * t.element_size() if t.numel() else 0
+
+
+def command(*words):
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode:
+        raise ExportError(f"{words[0]} fails: {' '.join(words)}\n{done.stderr[:4000]}")
+    return done.stdout
+
+
+# ---- code ----
+
+
+def generate(name, graph, values, bits):
+    """Returns AOTInductor's code for a graph: its kernels, its run function, and the dtypes that it names."""
+    with tempfile.TemporaryDirectory() as cache, torch.no_grad(), tracing():
+        was = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
+        options = {"cpp.threads": 1, "cpp.simdlen": bits, "aot_inductor.link_libtorch": False,
+                   "aot_inductor.package": True, "aot_inductor.package_cpp_only": True}
+        try:
+            torch._inductor.aot_compile(graph.module, tuple(values), options=options)
+        finally:
+            del os.environ["TORCHINDUCTOR_CACHE_DIR"]
+            if was is not None:
+                os.environ["TORCHINDUCTOR_CACHE_DIR"] = was
+        code = "".join(p.read_text() for p in pathlib.Path(cache).rglob("*.wrapper.cpp"))
+    run = re.search(r"void AOTInductorModel::run_impl\(.*?^} // AOTInductorModel::run_impl\n", code, re.S | re.M)
+    if not run or "constants_->" in run[0]:
+        raise ExportError(f"{name}: PyTorch {torch.__version__} writes code that is not known here; known versions: "
+                          f"{', '.join(KNOWN)}")
+    body = "".join(line for line in run[0].splitlines(True)
+                   if "__check_inputs_outputs(" not in line and "kernels_.get()" not in line)
+    kernels = code[run.end():].removeprefix("} // namespace torch::aot_inductor\n")
+    kernels = re.sub(r"^(#include|//).*\n", "", kernels, flags=re.M).replace('extern "C"', "static")
+    return kernels, body, re.findall(r"^CACHE_TORCH_\w+\(.*\);", code, re.M)
+
+
+def source_of(codes, constants, unit):
+    """Returns the source of a unit's library. codes: by function, what generate returned."""
+    text = ['#include "graph.hpp"\n']
+    text += sorted({line + "\n" for _, _, lines in codes.values() for line in lines})
+    for name, (kernels, body, _) in codes.items():
+        body = body.replace("AOTInductorModel::run_impl", "Model::run_impl")
+        text.append(f"\nnamespace torch::aot_inductor::{name} {{\n{kernels}\n"
+                    f"MODEL\n{body}\n}}\nGRAPH({name})\n")
+    text.append(f'\nCONSTANTS({unit}_constants, "{constants}")\n')
+    return "".join(text)
+
+
+# ---- libraries ----
+
+
+class Builder:
+    """Builds the libraries of an export in a temporary folder."""
+
+    def __init__(self, folder, machine):
+        self.folder, self.machine = pathlib.Path(folder), machine
+        if RUNTIME is None:
+            raise ExportError("runtime/units/aoti.c is not beside this package; install it from Pianola's source tree")
+        include = pathlib.Path(torch.__file__).parent / "include"
+        self.includes = [f"-I{HERE}", f"-I{include}", f"-I{include}/torch/csrc/api/include"]
+        self.recorder = self.build_recorder()
+
+    def build_recorder(self):
+        library = self.folder / "record.so"
+        flags = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", f"-I{RUNTIME}", f"-I{RUNTIME}/units"]
+        command("gcc", *flags, "-o", str(library), str(HERE / "record.c"), str(RUNTIME / "units" / "aoti.c"))
+        self.offered = {line.split()[-1] for line in command("nm", "-D", "--defined-only", str(library)).splitlines()}
+        return ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
+
+    def library(self, unit, codes, constants):
+        """Compiles a unit's graphs into one library. Returns its path."""
+        blob, source, library = (self.folder / f"{unit}{end}" for end in (".bin", ".cpp", ".so"))
+        blob.write_bytes(constants)
+        source.write_text(source_of(codes, blob, unit))
+        flags, _ = MACHINES[self.machine]
+        command("g++", *FLAGS, f"-march={self.machine}", *flags, *self.includes, "-shared", "-o", str(library),
+                str(source), "-Wl,-z,noexecstack", "-lm")
+        command("strip", "--strip-unneeded", str(library))
+        self.check_imports(unit, library)
+        return library
+
+    def check_imports(self, unit, library):
+        lines = [line.split() for line in command("nm", "-D", "--undefined-only", str(library)).splitlines()]
+        unknown = [w[1] for w in lines if w[0] == "U" and w[1] not in self.offered and
+                   not re.search(r"@(GLIBC|GLIBCXX|CXXABI|GCC)_", w[1])]
+        if unknown:
+            raise ExportError(f"{unit}: its compiled code calls {', '.join(unknown)}, which Pianola's runtime does not "
+                              "have; write that part of the model with other operations")
+
+    # ---- recording ----
+
+    def record(self, name, library, tensors, expected):
+        """Runs a graph. Returns its allocations, its outputs as tensors and as records, and the most tensors."""
+        run = ctypes.CDLL(str(library))[f"{name}_graph"]
+        inputs = (Input * max(1, len(tensors)))()
+        for i, t in zip(inputs, tensors):
+            i.dtype, i.dims = DTYPES[t.dtype], t.dim()
+            i.size[: t.dim()], i.stride[: t.dim()] = t.shape, t.stride()
+        data = (ctypes.c_void_p * max(1, len(tensors)))(*[t.data_ptr() for t in tensors])
+        outputs, made, most = (Output * len(expected))(), (Recorded * 65536)(), ctypes.c_int64()
+        record = self.recorder.record
+        record.restype = ctypes.c_int64
+        n = record(name.encode(), run, ctypes.c_int64(len(tensors)), data, inputs, ctypes.c_int64(len(expected)),
+                   outputs, made, ctypes.c_int64(len(made)), ctypes.byref(most))
+        results = []
+        for o, t in zip(outputs, expected):
+            size, stride = list(o.size[: o.dims]), list(o.stride[: o.dims])
+            if o.dtype != DTYPES[t.dtype] or size != list(t.shape) or any(
+                    a != b for a, b, m in zip(stride, t.stride(), size) if m > 1):
+                raise ExportError(f"{name}: an output has strides {stride} for sizes {size}, but {t.stride()} when it "
+                                  "was traced; please report this model")
+            raw = (ctypes.c_char * max(1, nbytes(t))).from_address(o.data)
+            flat = torch.frombuffer(bytearray(raw), dtype=t.dtype)
+            results.append(torch.as_strided(flat, t.shape, t.stride()))
+        allocations = [(m.bytes, m.born, m.died) for m in made[:n]]
+        records = [(o.allocation, o.offset) for o in outputs]
+        self.recorder.record_free(made, ctypes.c_int64(n))
+        return allocations, records, results, most.value
+
+
+# ---- plans ----
+
+
+def place(allocations):
+    """Places allocations, given as (index, bytes, born, died), first fit, the largest first. Returns their offsets by
+    index, and the bytes that they take together."""
+    placed, total = [], 0
+    for i, size, born, died in sorted(allocations, key=lambda a: (-a[1], a[0])):
+        at = 0
+        for begin, end in sorted((b, e) for b, e, first, last, _ in placed if first < died and born < last):
+            if at + size <= begin:
+                break
+            at = max(at, end)
+        placed.append((at, at + aligned(size), born, died, i))
+        total = max(total, at + aligned(size))
+    return {i: at for at, _, _, _, i in placed}, total
+
+
+def plan(name, inputs, outputs, recorded, record_bytes):
+    """Returns the plan of a graph. inputs: (space, offset, tensor); outputs: (space, offset, bytes)."""
+    allocations, records, _, most = recorded
+    places = {}
+    for (space, offset, size), (allocation, at) in zip(outputs, records):
+        if allocation < 0 or at != 0 or allocations[allocation][0] != size or allocation in places:
+            raise ExportError(f"{name}: an output is not an allocation of its own; please report this model")
+        places[allocation] = (space, offset)
+    inner = [(i, *a) for i, a in enumerate(allocations) if i not in places]
+    offsets, pool = place(inner)
+    places |= {i: ("work", at) for i, at in offsets.items()}
+    dx = pool + aligned(most * record_bytes)
+    dw = dx + sum(aligned(size) for space, _, size in outputs if space == "dx")
+    grads = sum(size for space, _, size in outputs if space == "dw")
+    return Planned(name, inputs, [(*places[i], a[0]) for i, a in enumerate(allocations)],
+                   [(s, o) for s, o, _ in outputs], most, pool, dx, dw, grads // 4, dw + aligned(grads))

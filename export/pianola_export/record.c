@@ -1,0 +1,92 @@
+/* Records the tape of a compiled graph: the exporter builds it with aoti.c and a unit's graphs, and calls it. */
+#include "aoti_state.h"
+#include "layers/product.h"
+#include "store/fault.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what aoti.c needs of the runtime ---- */
+
+void fault_tell(const char *message) { (void)message; }
+
+void host_product(struct product p) {
+    for (int i = 0; i < p.m; i++)
+        for (int j = 0; j < p.n; j++) {
+            float sum = 0, *c = &p.c[(int64_t)i * p.stride + j];
+            for (int k = 0; k < p.k; k++)
+                sum += (p.a.turned ? p.a.at[(int64_t)k * p.a.stride + i] : p.a.at[(int64_t)i * p.a.stride + k]) *
+                       (p.b.turned ? p.b.at[(int64_t)j * p.b.stride + k] : p.b.at[(int64_t)k * p.b.stride + j]);
+            *c = sum + (p.add ? *c : p.bias ? p.bias[j] : 0);
+        }
+}
+
+/* ---- recording ---- */
+
+/* An allocation: when it was made and deleted, on a clock that counts both. */
+struct recorded {
+    int64_t bytes, born, died;
+    char *at;
+};
+struct recording {
+    struct recorded *made;
+    int64_t n, capacity, clock;
+};
+
+static char *record_place(struct aoti_state *state, int64_t bytes) {
+    struct recording *r = state->self;
+    if (r->n == r->capacity)
+        aoti_fail("it makes more than %lld allocations", (long long)r->capacity);
+    struct recorded *made = &r->made[r->n++];
+    const size_t room = ((size_t)bytes + 127) / 64 * 64;
+    *made = (struct recorded){bytes, r->clock++, INT64_MAX, aligned_alloc(64, room)};
+    memset(made->at, 0xff, room);
+    return made->at;
+}
+
+static void record_drop(struct aoti_state *state, int32_t allocation) {
+    struct recording *r = state->self;
+    r->made[allocation].died = r->clock++;
+}
+
+/* An output: its allocation, or -1; its place there; its shape. */
+struct recorded_output {
+    int64_t allocation, offset, dtype, dims, size[AOTI_DIMS], stride[AOTI_DIMS];
+    char *data;
+};
+
+/* Runs a graph and records its allocations, which it leaves for the caller to read and to free. Returns their number.
+ * most: is set to the most tensors at once. */
+int64_t record(const char *name, aoti_function *run, int64_t inputs, char **data, const struct aoti_input *shape,
+               int64_t outputs, struct recorded_output *output, struct recorded *made, int64_t capacity,
+               int64_t *most) {
+    enum { POOL = 65536 };
+    struct recording r = {.made = made, .capacity = capacity};
+    struct aoti_state state = {.name = name, .place = record_place, .drop = record_drop, .self = &r};
+    struct aoti_tensor **handle = calloc((size_t)(inputs + outputs + 1), sizeof *handle);
+    char *pool = aligned_alloc(64, (size_t)POOL * AOTI_RECORD);
+    aoti_begin(&state, pool, POOL);
+    for (int64_t i = 0; i < inputs; i++)
+        handle[i] = aoti_operand(data[i], &shape[i]);
+    if (run(handle, handle + inputs) != 0)
+        aoti_fail("it failed");
+    for (int64_t i = 0; i < outputs; i++) {
+        const struct aoti_tensor *t = handle[inputs + i];
+        output[i] = (struct recorded_output){.allocation = t->owner->allocation,
+                                             .offset = t->data - t->owner->data,
+                                             .dtype = t->dtype,
+                                             .dims = t->dims,
+                                             .data = t->data};
+        memcpy(output[i].size, t->size, sizeof t->size);
+        memcpy(output[i].stride, t->stride, sizeof t->stride);
+    }
+    *most = state.most;
+    aoti_end();
+    free(pool);
+    free(handle);
+    return r.n;
+}
+
+void record_free(struct recorded *made, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        free(made[i].at);
+}

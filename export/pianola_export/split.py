@@ -1,0 +1,304 @@
+"""Traces a part of a model and splits it into three graphs: F computes y, I the input's gradient, W the parameters'
+gradients. What F and I compute and a later graph reads is kept in between: the stash, and what I leaves for W."""
+
+import collections
+import contextlib
+import dataclasses
+import math
+import operator
+
+import torch
+import torch.compiler
+from torch import fx
+from torch._functorch.aot_autograd import aot_export_joint_simple
+from torch._inductor.decomposition import select_decomp_table
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from .cut import ExportError
+
+aten = torch.ops.aten
+WHOLE = {aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.alias.default, aten.detach.default,
+         aten.unsqueeze.default, aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.permute.default,
+         aten.transpose.int, aten.t.default, aten.expand.default}
+PIECES = {aten.slice.Tensor, aten.select.int, aten.split.Tensor, aten.split_with_sizes.default}
+RANDOM = ("rand", "bernoulli", "dropout", "seed", "multinomial", "normal_")
+
+
+@dataclasses.dataclass
+class Graph:
+    """A graph. inputs: for each placeholder, what it is: ("x", None), ("dy", None), ("w", name), ("constant", name),
+    ("y", None), or ("stash", i) and ("extra", i), kept value number i. outputs: ("y", None), ("dx", None), ("dw",
+    name), or kept values."""
+
+    module: fx.GraphModule
+    inputs: list
+    outputs: list
+    flop: float
+
+
+@dataclasses.dataclass
+class Split:
+    """A part's graphs, by name: forward, input, and weight unless it has no parameters. constants: their values."""
+
+    graphs: dict
+    constants: dict
+    parameters: dict
+
+
+def value(node):
+    return node.meta["val"]
+
+
+def size(node):
+    v = value(node)
+    return v.numel() * v.element_size() if isinstance(v, torch.Tensor) else 0
+
+
+# ---- tracing ----
+
+
+@contextlib.contextmanager
+def tracing():
+    """Lets models know that they are traced, and attention be matrix products."""
+    was, torch.compiler._is_compiling_flag = torch.compiler._is_compiling_flag, True
+    try:
+        with sdpa_kernel([SDPBackend.MATH]):
+            yield
+    finally:
+        torch.compiler._is_compiling_flag = was
+
+
+def trace(part):
+    """Returns the joint graph of a part, and the kind of each of its placeholders."""
+    x = part.x.clone().requires_grad_(True)
+    constants = [t.detach() for t in part.constants.values()]
+    parameters = [p.detach().clone().requires_grad_(p.requires_grad) for p in part.parameters.values()]
+    try:
+        with tracing():
+            gm = aot_export_joint_simple(lambda *a: (part.function(*a).clone(),), (x, *constants, *parameters),
+                                         trace_joint=True, decompositions=select_decomp_table())
+    except ExportError:
+        raise
+    except Exception as e:
+        reason = str(e).strip().split("\n")[0]
+        raise ExportError(f"{part.where or part.name}: cannot be traced: {type(e).__name__}: {reason}; what a model "
+                          "computes may depend on shapes, but not on values") from e
+    kinds = [("x", None), *[("constant", n) for n in part.constants], *[("w", n) for n in part.parameters], ("dy", None)]
+    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    assert len(placeholders) == len(kinds)
+    kind = dict(zip(placeholders, kinds))
+    constants = dict(part.constants)
+    for n in gm.graph.nodes:
+        if n.op == "get_attr":
+            kind[n] = ("constant", n.target)
+            constants[n.target] = getattr(gm, n.target)
+            n.meta.setdefault("val", constants[n.target])
+        elif n.op == "call_function" and any(word in str(n.target) for word in RANDOM):
+            raise ExportError(f"{part.where or part.name}: draws random numbers ({n.target}); call model.eval(), or set "
+                              "the probability of its dropout to 0")
+    return gm, kind, constants
+
+
+# ---- views ----
+
+
+def is_view(n):
+    if n.op != "call_function":
+        return False
+    return n.target in WHOLE or n.target in PIECES or (n.target is operator.getitem and n.args[0].target in PIECES)
+
+
+def base_of(n):
+    while is_view(n):
+        n = n.args[0]
+    return n
+
+
+def is_source(n):
+    """Returns whether a node needs no value: an input, or a constant that the graph makes."""
+    return n.op in ("placeholder", "get_attr") or not n.all_input_nodes
+
+
+def closure(roots):
+    seen, stack = set(), [r for r in roots if r is not None]
+    while stack:
+        n = stack.pop()
+        if n not in seen:
+            seen.add(n)
+            stack += n.all_input_nodes
+    return seen
+
+
+# ---- which graph computes a node, and what is kept for later ones ----
+
+
+class Splitter:
+    def __init__(self, part):
+        self.part = part
+        self.gm, self.kind, self.constants = trace(part)
+        self.nodes = list(self.gm.graph.nodes)
+        self.at = {n: i for i, n in enumerate(self.nodes)}
+        flat = torch.utils._pytree.tree_leaves(self.nodes[-1].args[0], is_leaf=lambda v: v is None)
+        self.y, grads = flat[0].args[0], flat[1:]  # without the copy that tracing wants at the end
+        names = [None, *[None] * len(part.constants), *part.parameters]
+        self.dx = grads[0]
+        self.dw = {n: g for n, g in zip(names, grads) if n is not None and g is not None}
+        if self.dx is None:
+            raise ExportError(f"{part.where or part.name}: its output does not depend on its input")
+        self.stage = self.assign_stages()
+        self.homes = self.find_homes()
+
+    def assign_stages(self):
+        """Returns 0, 1 or 2 for nodes that F, I or W computes. Views and sources are computed where they are read."""
+        forward = closure([self.y])
+        inputs = closure([self.dx]) - forward
+        weights = closure(self.dw.values()) - forward - inputs
+        # W has no weights: what reads them is I's, and so is an operation of which I reads another result.
+        own = {n for n, kind in self.kind.items() if kind[0] == "w"}
+        moved = {n for n in weights if not is_view(n) and not is_source(n) and any(base_of(a) in own for a in n.all_input_nodes)}
+        moved |= {n for n in weights if n.target is operator.getitem and n.args[0] in inputs}
+        inputs |= closure(moved) - forward
+        weights -= inputs
+        stage = {}
+        for number, nodes in enumerate((forward, inputs, weights)):
+            stage |= {n: number for n in nodes if not is_source(n) and n.op != "output"}
+        return stage
+
+    def crossings(self):
+        """Returns what each graph reads of earlier ones, as pairs (reading graph, node)."""
+        pairs = [(s, a) for n, s in self.stage.items() if not is_view(n) for a in n.all_input_nodes]
+        pairs += [(1, self.dx), *[(2, d) for d in self.dw.values()]]
+        return [(s, a) for s, a in pairs if not is_source(base_of(a)) and self.stage[base_of(a)] < s]
+
+    def find_homes(self):
+        """Returns, for each node that crosses, the node that is kept for it: its base, or, where only small pieces of
+        that are read, the piece."""
+        read = collections.Counter()
+        crossing = {a for _, a in self.crossings()}
+        for a in crossing:
+            read[base_of(a)] += size(a)
+        return {a: base_of(a) if size(base_of(a)) <= read[base_of(a)] else self.piece(a) for a in crossing}
+
+    @staticmethod
+    def piece(a):
+        """Returns the view closest to the base that is no larger than a."""
+        n = a
+        while is_view(n) and isinstance(value(n.args[0]), torch.Tensor) and size(n.args[0]) <= size(a):
+            n = n.args[0]
+        return n
+
+    def kept_of(self, stage):
+        """Returns the nodes of a stage that later ones read, in order."""
+        homes = {self.homes[a] for s, a in self.crossings() if self.stage[base_of(a)] == stage}
+        return sorted(homes, key=self.at.get)
+
+    # ---- building ----
+
+    def is_y(self, n):
+        """Returns whether y has the value of n, with the same elements in the same order."""
+        v, y = value(n), value(self.y)
+        same = v.numel() == y.numel() and v.is_contiguous() and y.is_contiguous() and base_of(self.y) is base_of(n)
+        return same and all(m.target in WHOLE and value(m).is_contiguous() for m in self.chain(self.y))
+
+    @staticmethod
+    def chain(n):
+        while is_view(n):
+            yield n
+            n = n.args[0]
+
+    def build(self, stage, outputs, kept):
+        """Returns the graph of a stage. outputs: pairs (kind, node). kept: what each kept node is, by node."""
+        graph, copies, inputs = fx.Graph(), {}, {}
+
+        def enter(n, kind):
+            if n not in inputs:
+                inputs[n] = kind
+            return n
+
+        def want(n):
+            """Lists the nodes that n needs here, itself last."""
+            order, stack = [], [(n, False)]
+            while stack:
+                m, done = stack.pop()
+                if m in wanted:
+                    continue
+                if done:
+                    wanted.add(m)
+                    order.append(m)
+                    continue
+                stack.append((m, True))
+                if m in self.kind:
+                    enter(m, self.kind[m])
+                elif m in kept and self.stage[base_of(m)] < stage:
+                    enter(m, kept[m])
+                else:
+                    assert is_source(m) or is_view(m) or self.stage[m] == stage, (stage, m)
+                    stack += [(a, False) for a in m.all_input_nodes]
+            return order
+
+        wanted, order = set(), []
+        for _, n in outputs:
+            order += want(n)
+        for n in sorted(inputs, key=self.at.get):
+            copies[n] = graph.placeholder(n.name)
+            copies[n].meta["val"] = self.as_kept(n) if n in kept else value(n)
+        flop = 0
+        for n in sorted(order, key=self.at.get):
+            if n not in copies:
+                copies[n] = graph.node_copy(n, lambda m: copies[m])
+                flop += flop_of(n)
+        results = []
+        for kind, n in outputs:
+            results.append(self.fresh(graph, n, copies[n], results, inputs))
+        graph.output(tuple(results))
+        graph.eliminate_dead_code()
+        graph.lint()
+        placeholders = sorted(inputs, key=self.at.get)
+        return Graph(fx.GraphModule(self.gm, graph), [inputs[n] for n in placeholders], [k for k, _ in outputs], flop)
+
+    def as_kept(self, n):
+        return value(n).contiguous() if is_view(n) else value(n)
+
+    def fresh(self, graph, n, copy, results, inputs):
+        """Returns an output with memory of its own, dense and in order."""
+        base = base_of(n)
+        taken = base in inputs or is_source(base) or any(base_of(r) is base_of(copy) for r in results)
+        if not taken and value(n).is_contiguous() and size(n) == size(base):
+            return copy
+        if base is n and not taken:
+            return copy if n in self.homes.values() else self.clone(graph, n, copy)
+        return self.clone(graph, n, copy)
+
+    @staticmethod
+    def clone(graph, n, copy):
+        new = graph.call_function(aten.clone.default, (copy,), {"memory_format": torch.contiguous_format})
+        new.meta["val"] = value(n).contiguous()
+        return new
+
+    def split(self):
+        stash, extra = self.kept_of(0), self.kept_of(1)
+        kept = {n: ("y", None) if self.is_y(n) else None for n in stash}
+        stash = [n for n in stash if kept[n] is None]
+        kept |= {n: ("stash", i) for i, n in enumerate(stash)} | {n: ("extra", i) for i, n in enumerate(extra)}
+        graphs = {"forward": self.build(0, [(("y", None), self.y), *[(kept[n], n) for n in stash]], kept),
+                  "input": self.build(1, [(("dx", None), self.dx), *[(kept[n], n) for n in extra]], kept)}
+        if self.dw:
+            graphs["weight"] = self.build(2, [(("dw", n), d) for n, d in self.dw.items()], kept)
+        read = {n for g in graphs.values() for kind, n in g.inputs if kind == "constant"}
+        used = {n for g in graphs.values() for kind, n in g.inputs if kind == "w"} | set(self.dw)
+        return Split(graphs, {n: self.constants[n].detach() for n in self.constants if n in read},
+                     {n: p for n, p in self.part.parameters.items() if n in used})
+
+
+def flop_of(n):
+    """Returns the FLOP of a node: a product's, or one for each element that it makes."""
+    if n.op != "call_function" or is_view(n) or not isinstance(n.meta.get("val"), torch.Tensor):
+        return 0
+    products = {aten.mm.default: 0, aten.bmm.default: 0, aten.addmm.default: 1, aten.baddbmm.default: 1}
+    if n.target in products:
+        return 2 * value(n).numel() * value(n.args[products[n.target]]).shape[-1]
+    return math.prod(value(n).shape)
+
+
+def split(part):
+    return Splitter(part).split()

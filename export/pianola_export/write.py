@@ -1,0 +1,131 @@
+"""Writes a model's folder: model.lua, the units' C files and libraries, and the weights."""
+
+import json
+import os
+import pathlib
+import re
+
+import torch
+from safetensors.torch import save_file
+
+from .build import DTYPES, SPACES, nbytes
+from .cut import ExportError
+
+
+def braced(items):
+    return "{" + ", ".join(str(i) for i in items) + "}"
+
+
+# ---- a unit's C file ----
+
+
+def c_inputs(graph):
+    rows = [f"    {braced([braced(['AOTI_' + space.upper(), offset]), DTYPES[t.dtype], t.dim(), braced(list(t.shape) or [0]), braced(list(t.stride()) or [0])])},\n"
+            for space, offset, t in graph.inputs]
+    return f"static const struct aoti_input {graph.name}_inputs[] = {{\n{''.join(rows)}}};\n"
+
+
+def c_places(kind, name, rows):
+    text = "".join(f"    {row},\n" for row in rows)
+    return f"static const struct {kind} {name}[] = {{\n{text}}};\n"
+
+
+def at(space, offset):
+    return braced(["AOTI_" + space.upper(), offset])
+
+
+def c_graph(graph, constants, machine):
+    name = graph.name
+    tape = [braced([at(space, offset), size]) for space, offset, size in graph.tape]
+    fields = [f'.name = "{name}"', f'.machine = "{machine}"', f".run = {name}_graph", f".constants = {constants}", f".input = {name}_inputs",
+              f".tape = {name}_tape" if tape else "", f".output = {name}_outputs", f".inputs = {len(graph.inputs)}",
+              f".outputs = {len(graph.outputs)}", f".allocations = {len(tape)}", f".tensors = {graph.tensors}",
+              f".pool = {graph.pool}", f".dx = {graph.dx}", f".dw = {graph.dw}", f".floats = {graph.floats}"]
+    return (f"\naoti_function {name}_graph;\n" + c_inputs(graph) +
+            (c_places("aoti_allocation", f"{name}_tape", tape) if tape else "") +
+            c_places("aoti_place", f"{name}_outputs", [at(*o) for o in graph.outputs]) +
+            f"static const struct aoti_graph {name}_plan = {{\n" + "".join(f"    {f},\n" for f in fields if f) +
+            f"}};\nvoid {name}(const struct pianola_unit_call *call);\n"
+            f"void {name}(const struct pianola_unit_call *call) {{ aoti_run(&{name}_plan, call); }}\n")
+
+
+def c_file(unit, machine):
+    text = (f"/* Unit {unit.name}, compiled by PyTorch {torch.__version__} for {machine}: the plans of its graphs' memory, and "
+            f"its functions.\n * Written by pianola-export. */\n#include <pianola/aoti.h>\n\n"
+            f"extern const char {unit.name}_constants[];\n")
+    return text + "".join(c_graph(g, f"{unit.name}_constants", machine) for g in unit.graphs.values())
+
+
+# ---- model.lua ----
+
+
+def dims(shape):
+    """Returns a parameter's sizes in a script, which knows vectors and matrices."""
+    shape = list(shape) or [1]
+    return shape if len(shape) <= 2 else [shape[0], int(torch.Size(shape[1:]).numel())]
+
+
+def lua_unit(unit):
+    parameters = [f'    {{ "{name}", {", ".join(map(str, dims(p.shape)))} }},\n' for name, p in unit.parameters]
+    three = lambda values: "{ " + ", ".join(f"{v:.0f}" for v in values) + " }"
+    lines = [f'  source = "units/{unit.name}.c",', f'  libraries = {{ "units/{unit.name}.so" }},',
+             f"  in_width = {unit.columns_in}, width = {unit.columns_out}, in_rows = {unit.rows},",
+             *([f"  parameters = {{\n{''.join(parameters)}  }},".replace("\n    ", "\n    ")] if parameters else []),
+             f'  keeps = "{unit.keeps}", stash = {unit.stash}, extra = {unit.extra}, work = {three(unit.work)},',
+             f"  flop = {three(unit.flop)},"]
+    body = "\n".join("  " + line for line in "\n".join(lines).split("\n"))
+    return f"local function {unit.name}(hf)\n  return unit {{\n{body}\n    hf = hf,\n  }}\nend\n"
+
+
+def lua_layers(layers):
+    """Returns the layers as Lua, with a loop where a unit is repeated with numbered names."""
+    text, i = [], 0
+    while i < len(layers):
+        name, where = layers[i]
+        n = 1
+        found = re.fullmatch(r"(.*\.)(\d+)", where or "")
+        while found and i + n < len(layers) and layers[i + n] == (name, f"{found[1]}{int(found[2]) + n}"):
+            n += 1
+        if n > 1:
+            first = int(found[2])
+            text.append(f"for i = {first}, {first + n - 1} do\n  add({name}(\"{found[1]}\" .. i))\nend\n")
+        else:
+            text.append(f'add({name}("{where}"))\n' if where is not None else f"add({name})\n")
+        i += n
+    return "".join(text)
+
+
+def model_lua(export):
+    rows, context = export.rows, export.context
+    return f"""-- {export.title}, exported from PyTorch {torch.__version__} for {export.machine} processors by pianola-export.
+-- A microbatch has {rows} sequences of {context} tokens. See schedules/pytorch.md.
+local p = params {{ lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, decay = 0, clip = 0, warmup = 0 }}
+
+{chr(10).join(lua_unit(u) for u in export.units)}
+local layers = {{}}
+local function add(layer) layers[#layers + 1] = layer end
+add(embedding {{ width = {export.cut.width}, positions = false, hf = "{export.cut.table.removesuffix('.weight')}" }})
+{lua_layers(export.layers)}add(cross_entropy {{}})
+
+return model {{
+  input = tokens {{ vocab = {export.cut.vocab}, context = {context}, rows = {rows} }},
+  layers = layers,
+  optimizer = adamw {{
+    lr = p.lr, beta1 = p.beta1, beta2 = p.beta2, eps = p.eps, decay = p.decay, clip = p.clip, warmup = p.warmup,
+  }},
+}}
+"""
+
+
+# ---- the folder ----
+
+
+def write(export, folder):
+    """Writes the folder. Its files replace an earlier export's."""
+    folder = pathlib.Path(folder)
+    (folder / "units").mkdir(parents=True, exist_ok=True)
+    for unit in export.units:
+        (folder / "units" / f"{unit.name}.c").write_text(c_file(unit, export.machine))
+        os.replace(unit.library, folder / "units" / f"{unit.name}.so")
+    save_file(export.weights, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "model.lua").write_text(model_lua(export))

@@ -1,0 +1,447 @@
+/* The functions that AOTInductor's graphs import, without PyTorch. PyTorch declares them in
+ * torch/csrc/inductor/aoti_torch/c/shim.h and torch/csrc/inductor/aoti_torch/generated/c_shim_cpu.h.
+ *
+ * Errors end the process, as a graph could only pass them on: they mean that the library is not the one for which the
+ * tape was recorded, or that this runtime cannot do what the graph wants. */
+#include "aoti_state.h"
+#include "layers/product.h"
+#include "store/fault.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct aoti_tensor *handle;
+enum { OK = 0 };
+enum dtype { UINT8 = 0, INT8, INT16, INT32, INT64, FLOAT16, FLOAT32, FLOAT64, BOOL = 11, BFLOAT16 = 15 };
+
+static _Thread_local struct aoti_state *current;
+
+void aoti_fail(const char *fmt, ...) {
+    char why[512];
+    va_list ap;
+    int n = snprintf(why, sizeof why, "unit function %s: ", current ? current->name : "?");
+    va_start(ap, fmt);
+    vsnprintf(why + n, sizeof why - (size_t)n, fmt, ap);
+    va_end(ap);
+    fprintf(stderr, "pianola: error: %s\n", why);
+    fault_tell(why);
+    _exit(2);
+}
+
+/* ---- tensors ---- */
+
+static int64_t element_bytes(int32_t dtype) {
+    switch (dtype) {
+    case UINT8:
+    case INT8:
+    case BOOL: return 1;
+    case INT16:
+    case FLOAT16:
+    case BFLOAT16: return 2;
+    case INT32:
+    case FLOAT32: return 4;
+    case INT64:
+    case FLOAT64: return 8;
+    default: aoti_fail("it makes a tensor of PyTorch's dtype number %d, which is not supported", dtype);
+    }
+}
+
+static int64_t count_elements(const struct aoti_tensor *t) {
+    int64_t n = 1;
+    for (int32_t i = 0; i < t->dims; i++)
+        n *= t->size[i];
+    return n;
+}
+
+/* Returns the bytes from a tensor's first element to the end of its last. */
+static int64_t span_bytes(const struct aoti_tensor *t) {
+    int64_t last = 0;
+    for (int32_t i = 0; i < t->dims; i++)
+        last += (t->size[i] - 1) * t->stride[i];
+    return count_elements(t) == 0 ? 0 : (last + 1) * element_bytes(t->dtype);
+}
+
+void aoti_begin(struct aoti_state *state, void *pool, int32_t n) {
+    state->free = NULL;
+    for (char *at = (char *)pool + (int64_t)n * AOTI_RECORD; n > 0; n--) {
+        struct aoti_tensor *t = (void *)(at -= AOTI_RECORD);
+        t->next = state->free;
+        state->free = t;
+    }
+    state->in_use = state->most = state->allocations = 0;
+    current = state;
+}
+
+void aoti_end(void) { current = NULL; }
+
+/* Returns a new tensor without memory. */
+static handle take_tensor(int32_t dtype, int64_t dims, const int64_t *size, const int64_t *stride) {
+    handle t = current->free;
+    if (!t)
+        aoti_fail("it makes more tensors than when it was exported; export the model again");
+    if (dims < 0 || dims > AOTI_DIMS)
+        aoti_fail("it makes a tensor of %lld dimensions; at most %d are supported", (long long)dims, AOTI_DIMS);
+    current->free = t->next;
+    current->in_use++;
+    current->most = current->in_use > current->most ? current->in_use : current->most;
+    *t = (struct aoti_tensor){.owner = t, .uses = 1, .allocation = -1, .dtype = dtype, .dims = (int32_t)dims};
+    for (int64_t i = 0; i < dims; i++) {
+        t->size[i] = size[i];
+        t->stride[i] = stride[i];
+    }
+    return t;
+}
+
+/* Returns another tensor in the same storage, `offset` bytes after t. */
+static handle view(handle t, int64_t offset, int32_t dtype, int64_t dims, const int64_t *size, const int64_t *stride) {
+    handle new = take_tensor(dtype, dims, size, stride);
+    new->owner = t->owner;
+    new->owner->uses++;
+    new->data = t->data + offset;
+    const char *end = new->owner->data + new->owner->bytes;
+    if (new->data < new->owner->data || new->data + span_bytes(new) > end)
+        aoti_fail("it makes a view beyond the end of a tensor of %lld bytes", (long long)new->owner->bytes);
+    return new;
+}
+
+handle aoti_operand(void *data, const struct aoti_input *shape) {
+    handle t = take_tensor(shape->dtype, shape->dims, shape->size, shape->stride);
+    t->data = data;
+    t->bytes = span_bytes(t);
+    return t;
+}
+
+static handle allocate(int32_t dtype, int64_t dims, const int64_t *size, const int64_t *stride) {
+    handle t = take_tensor(dtype, dims, size, stride);
+    t->bytes = span_bytes(t);
+    t->data = current->place(current, t->bytes);
+    t->allocation = current->allocations++;
+    return t;
+}
+
+static void put_back(handle t) {
+    t->next = current->free;
+    current->free = t;
+    current->in_use--;
+}
+
+static void delete_tensor(handle t) {
+    handle owner = t->owner;
+    if (t != owner)
+        put_back(t);
+    if (--owner->uses > 0)
+        return;
+    if (owner->allocation >= 0 && current->drop)
+        current->drop(current, owner->allocation);
+    put_back(owner);
+}
+
+/* ---- replay ---- */
+
+struct replay {
+    const struct aoti_graph *graph;
+    const struct pianola_unit_call *call;
+};
+
+static char *place_in_call(const struct replay *replay, struct aoti_place place) {
+    const struct pianola_unit_call *c = replay->call;
+    char *work = c->work;
+    /* clang-format off */
+    const void *base[] = {
+        [AOTI_X] = c->x, [AOTI_Y] = c->y, [AOTI_STASH] = c->stash, [AOTI_EXTRA] = c->extra, [AOTI_WORK] = work,
+        [AOTI_W] = c->w, [AOTI_DW] = c->add ? work + replay->graph->dw : c->dw, [AOTI_DY] = c->dy,
+        [AOTI_DX] = c->dx ? c->dx : work + replay->graph->dx, [AOTI_CONSTANT] = replay->graph->constants,
+    };
+    /* clang-format on */
+    return (char *)(uintptr_t)base[place.space] + place.offset;
+}
+
+/* Returns the planned place of the next allocation. */
+static char *replay_place(struct aoti_state *state, int64_t bytes) {
+    const struct replay *replay = state->self;
+    const struct aoti_graph *graph = replay->graph;
+    const int32_t i = state->allocations;
+    if (i == graph->allocations || graph->tape[i].bytes != bytes)
+        aoti_fail("allocation %d is %lld bytes, and was %lld when the model was exported; export it again", i,
+                  (long long)bytes, (long long)(i < graph->allocations ? graph->tape[i].bytes : 0));
+    return place_in_call(replay, graph->tape[i].place);
+}
+
+/* Returns whether this machine has the instructions of one of x86-64's levels. */
+static bool has_level(const char *machine) {
+#ifdef __x86_64__
+    const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+    const bool v4 = v3 && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
+                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    return strcmp(machine, "x86-64") == 0 || (v3 && strcmp(machine, "x86-64-v3") == 0) ||
+           (v4 && strcmp(machine, "x86-64-v4") == 0);
+#else
+    (void)machine;
+    return false;
+#endif
+}
+
+enum { MOST_INPUTS = 256, MOST_OUTPUTS = 128 };
+
+void aoti_run(const struct aoti_graph *graph, const struct pianola_unit_call *call) {
+    struct replay replay = {graph, call};
+    struct aoti_state state = {.name = graph->name, .place = replay_place, .self = &replay};
+    handle in[MOST_INPUTS], out[MOST_OUTPUTS];
+    aoti_begin(&state, (char *)call->work + graph->pool, graph->tensors);
+    if (!has_level(graph->machine))
+        aoti_fail(
+            "it is compiled for %s processors, and this one lacks their instructions; export the model again with "
+            "another --machine",
+            graph->machine);
+    if (graph->inputs > MOST_INPUTS || graph->outputs > MOST_OUTPUTS)
+        aoti_fail("it has %d inputs and %d outputs; at most %d and %d are supported", graph->inputs, graph->outputs,
+                  MOST_INPUTS, MOST_OUTPUTS);
+    for (int32_t i = 0; i < graph->inputs; i++)
+        in[i] = aoti_operand(place_in_call(&replay, graph->input[i].place), &graph->input[i]);
+    if (graph->run(in, out) != 0)
+        aoti_fail("it failed");
+    if (state.allocations != graph->allocations)
+        aoti_fail("it made %d allocations, and %d when the model was exported; export it again", state.allocations,
+                  graph->allocations);
+    for (int32_t i = 0; i < graph->outputs; i++)
+        if (out[i]->data != place_in_call(&replay, graph->output[i]))
+            aoti_fail("output %d is elsewhere than when the model was exported; export it again", i);
+    aoti_end();
+    if (call->add) {
+        float *restrict dw = call->dw;
+        const float *restrict more = (const void *)((const char *)call->work + graph->dw);
+        for (int64_t i = 0; i < graph->floats; i++)
+            dw[i] += more[i];
+    }
+}
+
+/* ---- what graphs import: constants and properties ---- */
+
+#define CONSTANT(name, type, value)                                                                                    \
+    type aoti_torch_##name(void);                                                                                      \
+    type aoti_torch_##name(void) { return value; }
+CONSTANT(device_type_cpu, int32_t, 0)
+CONSTANT(dtype_uint8, int32_t, UINT8)
+CONSTANT(dtype_int8, int32_t, INT8)
+CONSTANT(dtype_int16, int32_t, INT16)
+CONSTANT(dtype_int32, int32_t, INT32)
+CONSTANT(dtype_int64, int32_t, INT64)
+CONSTANT(dtype_float16, int32_t, FLOAT16)
+CONSTANT(dtype_float32, int32_t, FLOAT32)
+CONSTANT(dtype_float64, int32_t, FLOAT64)
+CONSTANT(dtype_bool, int32_t, BOOL)
+CONSTANT(dtype_bfloat16, int32_t, BFLOAT16)
+CONSTANT(layout_strided, int32_t, 0)
+CONSTANT(grad_mode_is_enabled, bool, false)
+
+#define GETTER(name, type, value)                                                                                      \
+    int32_t aoti_torch_get_##name(handle t, type *out);                                                                \
+    int32_t aoti_torch_get_##name(handle t, type *out) {                                                               \
+        *out = value;                                                                                                  \
+        return OK;                                                                                                     \
+    }
+GETTER(data_ptr, void *, t->data)
+GETTER(storage_size, int64_t, t->owner->bytes)
+GETTER(storage_offset, int64_t, (t->data - t->owner->data) / element_bytes(t->dtype))
+GETTER(dim, int64_t, t->dims)
+GETTER(numel, int64_t, count_elements(t))
+GETTER(sizes, int64_t *, t->size)
+GETTER(strides, int64_t *, t->stride)
+GETTER(dtype, int32_t, t->dtype)
+GETTER(device_type, int32_t, 0 * t->dims)
+GETTER(device_index, int32_t, 0 * t->dims)
+
+#define EXPORT(name, ...)                                                                                              \
+    int32_t aoti_torch_##name(__VA_ARGS__);                                                                            \
+    int32_t aoti_torch_##name(__VA_ARGS__)
+EXPORT(get_size, handle t, int64_t d, int64_t *out) {
+    *out = t->size[d];
+    return OK;
+}
+EXPORT(get_stride, handle t, int64_t d, int64_t *out) {
+    *out = t->stride[d];
+    return OK;
+}
+void aoti_torch_grad_mode_set_enabled(bool on);
+void aoti_torch_grad_mode_set_enabled(bool on) { (void)on; }
+void aoti_torch_check(bool good, const char *function, const char *file, uint32_t line, const char *why);
+void aoti_torch_check(bool good, const char *function, const char *file, uint32_t line, const char *why) {
+    (void)file;
+    if (!good)
+        aoti_fail("%s, line %u of its code: %s", function, line, why);
+}
+const char *aoti_torch_exception_get_what_without_backtrace(void);
+const char *aoti_torch_exception_get_what_without_backtrace(void) { return "it failed"; }
+
+/* ---- what graphs import: tensors ---- */
+
+EXPORT(empty_strided, int64_t dims, const int64_t *size, const int64_t *stride, int32_t dtype, int32_t device,
+       int32_t index, handle *out) {
+    (void)device, (void)index;
+    *out = allocate(dtype, dims, size, stride);
+    return OK;
+}
+EXPORT(_reinterpret_tensor, handle t, int64_t dims, const int64_t *size, const int64_t *stride, int64_t offset,
+       handle *out) {
+    *out = view(t, offset * element_bytes(t->dtype), t->dtype, dims, size, stride);
+    return OK;
+}
+EXPORT(new_tensor_handle, handle t, handle *out) {
+    *out = view(t, 0, t->dtype, t->dims, t->size, t->stride);
+    return OK;
+}
+EXPORT(delete_tensor_object, handle t) {
+    delete_tensor(t);
+    return OK;
+}
+
+/* Copies elements, between tensors of the same sizes and dtype. */
+static void copy(handle to, const struct aoti_tensor *from) {
+    const int64_t n = count_elements(to), bytes = element_bytes(to->dtype);
+    int64_t at[AOTI_DIMS] = {0};
+    for (int64_t k = 0; k < n; k++) {
+        int64_t i = 0, j = 0;
+        for (int32_t d = 0; d < to->dims; d++) {
+            i += at[d] * to->stride[d];
+            j += at[d] * from->stride[d];
+        }
+        memcpy(to->data + i * bytes, from->data + j * bytes, (size_t)bytes);
+        for (int32_t d = to->dims - 1; d >= 0 && ++at[d] == to->size[d]; d--)
+            at[d] = 0;
+    }
+}
+
+/* Returns t with the sizes of `like`, repeated along dimensions that it lacks or in which it has size 1. */
+static struct aoti_tensor broadcast_to(const struct aoti_tensor *t, const struct aoti_tensor *like) {
+    struct aoti_tensor wide = *like;
+    const int32_t lacks = like->dims - t->dims;
+    wide.data = t->data;
+    for (int32_t d = 0; d < like->dims; d++) {
+        const bool same = d >= lacks && t->size[d - lacks] == like->size[d];
+        if (lacks < 0 || (d >= lacks && !same && t->size[d - lacks] != 1))
+            aoti_fail("a tensor cannot be broadcast to another's sizes");
+        wide.stride[d] = same ? t->stride[d - lacks] : 0;
+    }
+    return wide;
+}
+
+EXPORT(clone, handle t, handle *out) {
+    *out = allocate(t->dtype, t->dims, t->size, t->stride);
+    copy(*out, t);
+    return OK;
+}
+EXPORT(copy_, handle to, handle from, int32_t non_blocking) {
+    (void)non_blocking;
+    if (to->dtype != from->dtype)
+        aoti_fail("it copies between dtypes, which is not supported");
+    const struct aoti_tensor wide = broadcast_to(from, to);
+    copy(to, &wide);
+    return OK;
+}
+
+/* ---- what graphs import: products ---- */
+
+/* A matrix in memory: element (i, j) is at[i * down + j * right]. */
+struct grid {
+    float *at;
+    int64_t down, right;
+};
+
+static struct grid grid_of(const struct aoti_tensor *t, int64_t batch) {
+    const int32_t d = t->dims - 2;
+    float *at = (float *)(void *)t->data + (d > 0 ? batch * t->stride[0] : 0);
+    return (struct grid){at, t->stride[d], t->stride[d + 1]};
+}
+
+static struct grid transposed(struct grid g) { return (struct grid){g.at, g.right, g.down}; }
+
+/* Returns whether a row's elements lie side by side. A dimension of size 1 may have any stride. */
+static bool has_rows(struct grid g, int64_t rows, int64_t columns) {
+    return (g.right == 1 || columns == 1) && (g.down >= columns || rows == 1);
+}
+
+static struct matrix matrix_of(struct grid g, int64_t rows, int64_t columns) {
+    if (has_rows(g, rows, columns))
+        return plain(g.at, (int)(rows == 1 ? columns : g.down));
+    if (has_rows(transposed(g), columns, rows))
+        return turned(g.at, (int)(columns == 1 ? rows : g.right));
+    return (struct matrix){NULL, 0, false};
+}
+
+/* The rest of a sum: a product is added to the old values, or a row is added to the product, or neither. */
+struct plus {
+    bool old;
+    const float *bias;
+};
+
+/* Multiplies one element after the other, for layouts that have no rows. size: rows of c, columns of c, columns of a.
+ */
+static void slow_product(struct grid c, struct grid a, struct grid b, const int64_t size[3], struct plus plus) {
+    for (int64_t i = 0; i < size[0]; i++)
+        for (int64_t j = 0; j < size[1]; j++) {
+            float sum = 0, *out = &c.at[i * c.down + j * c.right];
+            for (int64_t k = 0; k < size[2]; k++)
+                sum += a.at[i * a.down + k * a.right] * b.at[k * b.down + j * b.right];
+            *out = sum + (plus.old ? *out : plus.bias ? plus.bias[j] : 0);
+        }
+}
+
+static void multiply_one(struct grid c, struct grid a, struct grid b, const int64_t size[3], struct plus plus) {
+    if (!has_rows(c, size[0], size[1]) && has_rows(transposed(c), size[1], size[0]) && !plus.bias) {
+        const int64_t swapped[] = {size[1], size[0], size[2]};
+        multiply_one(transposed(c), transposed(b), transposed(a), swapped, plus);
+        return;
+    }
+    const struct matrix left = matrix_of(a, size[0], size[2]), right = matrix_of(b, size[2], size[1]);
+    if (has_rows(c, size[0], size[1]) && left.at && right.at && size[2] > 0)
+        host_product((struct product){.m = (int)size[0],
+                                      .n = (int)size[1],
+                                      .k = (int)size[2],
+                                      .a = left,
+                                      .b = right,
+                                      .c = c.at,
+                                      .stride = (int)(size[0] == 1 ? size[1] : c.down),
+                                      .bias = plus.bias,
+                                      .add = plus.old});
+    else
+        slow_product(c, a, b, size, plus);
+}
+
+/* Multiplies the matrices of each batch; c has 2 or 3 dimensions. */
+static void multiply_all(handle c, handle a, handle b, struct plus plus) {
+    const int32_t d = c->dims - 2;
+    if (c->dims < 2 || c->dims > 3 || a->dims != c->dims || b->dims != c->dims || c->dtype != FLOAT32 ||
+        a->dtype != FLOAT32 || b->dtype != FLOAT32)
+        aoti_fail("a product of other things than fp32 matrices, which is not supported");
+    const int64_t size[] = {c->size[d], c->size[d + 1], a->size[d + 1]};
+    for (int64_t i = 0, n = d > 0 ? c->size[0] : 1; i < n; i++)
+        multiply_one(grid_of(c, i), grid_of(a, i), grid_of(b, i), size, plus);
+}
+
+EXPORT(cpu_mm_out, handle out, handle a, handle b) {
+    multiply_all(out, a, b, (struct plus){false, NULL});
+    return OK;
+}
+EXPORT(cpu_bmm_out, handle out, handle a, handle b) {
+    multiply_all(out, a, b, (struct plus){false, NULL});
+    return OK;
+}
+
+/* Computes out = c + a b. c is copied to out first, unless it is a row: that is added as a bias. */
+static int32_t product_plus(handle out, handle c, handle a, handle b, double beta, double alpha) {
+    if (alpha != 1 || beta != 1)
+        aoti_fail("a sum of %g times a tensor and %g times a product, which is not supported", beta, alpha);
+    const struct aoti_tensor wide = broadcast_to(c, out);
+    const bool row = out->dims == 2 && wide.stride[0] == 0 && wide.stride[1] == 1 && out->stride[1] == 1;
+    if (!row && (wide.data != out->data || memcmp(wide.stride, out->stride, sizeof wide.stride) != 0))
+        copy(out, &wide);
+    multiply_all(out, a, b, (struct plus){!row, row ? (const float *)(void *)wide.data : NULL});
+    return OK;
+}
+EXPORT(cpu_addmm_out, handle out, handle c, handle a, handle b, double beta, double alpha) {
+    return product_plus(out, c, a, b, beta, alpha);
+}
+EXPORT(cpu_baddbmm_out, handle out, handle c, handle a, handle b, double beta, double alpha) {
+    return product_plus(out, c, a, b, beta, alpha);
+}

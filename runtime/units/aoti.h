@@ -1,0 +1,55 @@
+/* Units that PyTorch's AOTInductor has compiled, replayed without PyTorch. schedules/pytorch.md tells how a model
+ * becomes such units.
+ *
+ * A compiled graph calls about 30 functions whose names begin with aoti_torch_ to make tensors and multiply matrices.
+ * aoti.c defines them. A tensor is a record in a pool, and an allocation takes its place from a tape: the list of all
+ * allocations of the graph, which the exporter recorded and placed. So a run allocates nothing, and an allocation that
+ * differs from the tape is an error. */
+#ifndef PIANOLA_AOTI_H
+#define PIANOLA_AOTI_H
+#include "unit.h"
+
+enum { AOTI_DIMS = 8 }; /* most dimensions of a tensor */
+
+/* The operands of a call that hold a graph's tensors; the last one is the graph's own constants. */
+enum aoti_space { AOTI_X, AOTI_Y, AOTI_STASH, AOTI_EXTRA, AOTI_WORK, AOTI_W, AOTI_DW, AOTI_DY, AOTI_DX, AOTI_CONSTANT };
+struct aoti_place {
+    int32_t space;  /* enum aoti_space */
+    int64_t offset; /* bytes */
+};
+
+/* An input of a graph. dtype: PyTorch's number, such as 6 for fp32. Sizes and strides count elements. */
+struct aoti_input {
+    struct aoti_place place;
+    int32_t dtype, dims;
+    int64_t size[AOTI_DIMS], stride[AOTI_DIMS];
+};
+/* An entry of the tape: the place of an allocation, and its size. */
+struct aoti_allocation {
+    struct aoti_place place;
+    int64_t bytes;
+};
+
+struct aoti_tensor;
+/* A compiled graph: reads `in`, and sets `out` to new tensors. Returns 0, or another number if it fails. */
+typedef int aoti_function(struct aoti_tensor **in, struct aoti_tensor **out);
+
+struct aoti_graph {
+    const char *name;    /* the unit's function, for errors */
+    const char *machine; /* the processors for which it is compiled: x86-64, x86-64-v3 or x86-64-v4 */
+    aoti_function *run;
+    const char *constants;
+    const struct aoti_input *input;
+    const struct aoti_allocation *tape;
+    const struct aoti_place *output; /* where each output must begin */
+    int32_t inputs, outputs, allocations;
+    int32_t tensors;    /* most tensors that exist at once, inputs included */
+    int64_t pool;       /* offset of their records in work: AOTI_RECORD bytes each */
+    int64_t dx;         /* offset in work of a place for dx, for calls that have none */
+    int64_t dw, floats; /* offset in work of a place for dw, for calls that add to it; numbers of dw */
+};
+enum { AOTI_RECORD = 192 };
+
+/* Runs a graph on a call's operands. An error names the graph and ends the process. */
+void aoti_run(const struct aoti_graph *graph, const struct pianola_unit_call *call);
+#endif

@@ -1,0 +1,56 @@
+"""Trains a PyTorch model on Pianola's microbatches, as data.c draws them, with AdamW."""
+
+import itertools
+
+import torch
+
+MASK = (1 << 64) - 1
+
+
+def host_hash(a, b):
+    """runtime/store/hash.h"""
+    z = (a + (b + 1) * 0x9E3779B97F4A7C15) & MASK
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+    return z ^ (z >> 31)
+
+
+def shuffled(place, n, key):
+    """The item at a place of the permutation of runtime/store/data.c."""
+    half = 1
+    while half < 32 and n > 1 << 2 * half:
+        half += 1
+    mask = (1 << half) - 1
+    while True:
+        left, right = place >> half, place & mask
+        for i in range(8):
+            left, right = right, left ^ (host_hash(host_hash(key, i), right) & mask)
+        place = left << half | right
+        if place < n:
+            return place
+
+
+def microbatches(path, context, rows, seed=1):
+    """Yields the tokens and targets of each microbatch of a training on a file of bytes."""
+    data = torch.frombuffer(bytearray(open(path, "rb").read()), dtype=torch.uint8).long()
+    n = (len(data) - 1) // context
+    for first in itertools.count(0, rows):
+        at = [shuffled(k % n, n, host_hash(seed, k // n)) * context for k in range(first, first + rows)]
+        yield torch.stack([data[i : i + context] for i in at]), torch.stack([data[i + 1 : i + context + 1] for i in at])
+
+
+def train(model, data, steps, batches, lr, logits=lambda out: getattr(out, "logits", out)):
+    """Returns the losses of steps of AdamW without decay, each on the mean of several microbatches."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
+    losses = []
+    for _ in range(steps):
+        total = 0.0
+        for tokens, targets in itertools.islice(data, batches):
+            out = logits(model(tokens))
+            loss = torch.nn.functional.cross_entropy(out.reshape(-1, out.shape[-1]), targets.reshape(-1)) / batches
+            loss.backward()
+            total += loss.item()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(total)
+    return losses
