@@ -54,7 +54,8 @@ deps:
 .SUFFIXES:
 .DELETE_ON_ERROR:
 # Units that PyTorch has compiled import aoti.c's functions from the program that opens them.
-AOTI := -Wl,-u,aoti_run -Wl,--export-dynamic-symbol='aoti_*'
+AOTI = $(addprefix -Wl$(comma)-u$(comma)aoti_,run torch_cpu_mm_out torch_cpu__scaled_dot_product_flash_attention_for_cpu) \
+    -Wl,--export-dynamic-symbol='aoti_*'
 $(B)/pianola: $(B)/obj/compiler/cli/main.o $(B)/libpianola.a
 	$(CC) $(FLAGS) $(AOTI) -o $@ $^ $(LIBS)
 
@@ -282,6 +283,10 @@ test-torch: build/pianola build/devil.txt $(SMOLLM) $(PYTHON) build/torch/layers
 	@CONTEXT=16 ROWS=2 STEPS=3 LAYERS=2 WIDTH=32 HEADS=2 VOCAB=100 timeout 900 $(PYTHON) tests/gpu/device/torch_gpt2.py
 	@OPENBLAS_NUM_THREADS=1 timeout 900 $(PYTHON) tests/formats/torch/layers.py build/torch/layers
 	@HF_HUB_DISABLE_PROGRESS_BARS=1 timeout 900 $(PYTHON) tests/formats/torch/smollm.py build/pianola $(SMOLLM) build/devil.txt
+# PyTorch models that pianola-export compiles, trained here and in PyTorch.
+test-export: build/pianola build/devil.txt $(PYTHON)
+	@OMP_NUM_THREADS=1 timeout 900 $(PYTHON) tests/formats/torch/refused.py
+	@OMP_NUM_THREADS=1 timeout 3600 $(PYTHON) tests/formats/torch/exported.py build/pianola build/devil.txt
 # The library that tokenizers are made for, on the same texts, with SmolLM2's real one (100 MB).
 build/tokens/bin/python:
 	python3 -m venv build/tokens
@@ -347,6 +352,10 @@ demo-smollm: deps
 	@$(MAKE_ALL) build/pianola runtime build/devil.txt $(SMOLLM)
 	@tests/models/smollm/demo.sh $(SMOLLM) build/devil.txt build/smollm
 
+demo-torch: deps $(PYTHON)
+	@$(MAKE_ALL) build/pianola build/devil.txt
+	@OMP_NUM_THREADS=1 export/examples/demo.sh $(PYTHON) build/devil.txt build/demo-torch
+
 to = $(DESTDIR)$(PREFIX)
 install: $(B)/pianola $(B)/libpianola-host.a $(B)/libpianola-nompi.a
 	install -d "$(to)/bin" "$(to)/lib/pkgconfig" "$(to)/include/pianola" "$(to)/share/pianola"
@@ -368,4 +377,4 @@ format:
 	git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | grep -v ^generated/ | xargs clang-format -i
 clean:
 	rm -rf build
-.PHONY: gpu standin runtime deps units test test-quick test-kill test-torch test-tokens test-ptx floors bench bench-torch fuzzers fuzz mutants bless asan tsan demo demo-smollm install format clean
+.PHONY: gpu standin runtime deps units test test-quick test-kill test-torch test-export test-tokens test-ptx floors bench bench-torch fuzzers fuzz mutants bless asan tsan demo demo-smollm demo-torch install format clean

@@ -107,15 +107,12 @@ def build_unit(builder, name, part, parts):
         at += 4 * p.numel()
     offset = stash_at | extra_at | constant_at | w_at | {("dw", n): o for (_, n), o in w_at.items()}
     functions = {f"{name}_{op}": g for op, g in parts.graphs.items()}
-    codes = {f: generate(f, g, [values[k] for k in g.inputs], MACHINES[builder.machine][1]) for f, g in functions.items()}
+    codes = {f: generate(f, g, [values[k] for k in g.inputs], builder.bits) for f, g in functions.items()}
     library = builder.library(name, codes, bytes(blob))
-    wanted, worst, planned = eager(part, values["dy", None]), 0, {}
+    wanted, planned, computed = eager(part, values["dy", None]), {}, {}
     for (op, graph), function in zip(parts.graphs.items(), functions):
         recorded = builder.record(function, library, [values[k] for k in graph.inputs], [values[k] for k in graph.outputs])
-        for kind, result in zip(graph.outputs, recorded[2]):
-            reference = wanted.get(kind, values[kind])
-            error = (result - reference).abs().max() / reference.abs().max().clamp_min(1e-30) if result.is_floating_point() else 0
-            worst = max(worst, float(error)) if kind in wanted else worst
+        computed.update(zip(graph.outputs, recorded[2]))
         inputs = [(k[0], offset.get(k, 0), values[k]) for k in graph.inputs]
         outputs = [(k[0], offset.get(k, 0), nbytes(values[k])) for k in graph.outputs]
         planned[op] = plan(function, inputs, outputs, recorded, RECORD)
@@ -125,7 +122,16 @@ def build_unit(builder, name, part, parts):
     flop = [parts.graphs[op].flop if op in parts.graphs else 0 for op in ("forward", "input", "weight")]
     unit = Unit(name, planned, list(parts.parameters.items()), library, part.x.numel() // part.x.shape[-1],
                 part.x.shape[-1], y.shape[-1], "".join(k for k in "xy" if k in reads), stash, extra, three, flop)
-    return unit, worst
+    return unit, largest_error(wanted, computed)
+
+
+def largest_error(wanted, computed):
+    """Returns the largest error, relative to the tensor's largest element. Parameters' gradients that are 0 but for
+    rounding, as of a key's bias, are compared with the largest one."""
+    most = max((float(t.abs().max()) for (kind, _), t in wanted.items() if kind == "dw"), default=0.0)
+    floor = {"dw": 1e-3 * most}
+    return max(float((computed[k] - t).abs().max()) / max(float(t.abs().max()), floor.get(k[0], 0.0), 1e-30)
+               for k, t in wanted.items())
 
 
 def fingerprint(part, parts):
@@ -144,9 +150,9 @@ def fingerprint(part, parts):
 # ---- checks ----
 
 
-def check_constants(part, parts, inputs):
+def check_constants(part, parts, inputs, tokens):
     for n in parts.constants:
-        if n in inputs and n in ("input_ids",):
+        if inputs.get(n) is tokens:
             raise ExportError(f"{part.where or part.name}: reads the tokens beside their vectors, for example to find "
                               "padding; only the token table may read them")
 
@@ -204,11 +210,11 @@ def export(model, layers="model.layers", batch=None, out="model", machine="x86-6
                                f'linear {{ width = {parts.vocab}, bias = {str(parts.biased).lower()}, hf = "{where}" }}', None))
                 continue
             graphs = split(part)
-            check_constants(part, graphs, batch)
+            check_constants(part, graphs, batch, tokens)
             check_parameters(part, graphs, seen)
             prefix = part.where or prefix_of(graphs.parameters)
             if not part.where:
-                graphs = rename(graphs, prefix)
+                part, graphs = shortened(part, graphs, prefix)
             key = fingerprint(part, graphs)
             if key not in units:
                 name = part.name
@@ -228,10 +234,11 @@ def export(model, layers="model.layers", batch=None, out="model", machine="x86-6
     tell(f"wrote {out}: {len(units)} units, {sum(p.numel() for p in model.parameters())} parameters")
 
 
-def rename(graphs, prefix):
-    """Returns graphs whose parameters' names lack a prefix."""
-    short = lambda n: n[len(prefix) + 1:] if prefix else n
+def shortened(part, graphs, prefix):
+    """Returns a part and its graphs with their parameters' names without a prefix."""
+    short = lambda n: n[len(prefix) + 1:] if prefix and n.startswith(prefix + ".") else n
     for g in graphs.graphs.values():
         g.inputs = [(k, short(n)) if k == "w" else (k, n) for k, n in g.inputs]
         g.outputs = [(k, short(n)) if k == "dw" else (k, n) for k, n in g.outputs]
-    return dataclasses.replace(graphs, parameters={short(n): p for n, p in graphs.parameters.items()})
+    return (dataclasses.replace(part, parameters={short(n): p for n, p in part.parameters.items()}),
+            dataclasses.replace(graphs, parameters={short(n): p for n, p in graphs.parameters.items()}))

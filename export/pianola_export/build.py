@@ -2,6 +2,7 @@
 
 import ctypes
 import dataclasses
+import hashlib
 import os
 import pathlib
 import re
@@ -10,12 +11,13 @@ import tempfile
 
 import torch
 import torch._inductor
+from torch._inductor.cpu_vec_isa import valid_vec_isa_list
+from torch._inductor.runtime.cache_dir_utils import cache_dir
 
-from .cut import ExportError
-from .split import tracing
+from .cut import ExportError, compiling
 
 HERE = pathlib.Path(__file__).parent
-RUNTIME = next((p for p in (HERE / "runtime", HERE.parents[1] / "runtime") if (p / "units" / "aoti.c").exists()), None)
+RUNTIME = HERE / "runtime"  # Pianola's
 # Versions of PyTorch whose generated code is known. Others are tried, with a warning.
 KNOWN = ("2.15",)
 # Processors: what the compiler is told, and the bits of a vector register for which PyTorch writes code.
@@ -87,11 +89,12 @@ def command(*words):
 
 def generate(name, graph, values, bits):
     """Returns AOTInductor's code for a graph: its kernels, its run function, and the dtypes that it names."""
-    with tempfile.TemporaryDirectory() as cache, torch.no_grad(), tracing():
+    with tempfile.TemporaryDirectory() as cache, torch.no_grad(), compiling():
         was = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
         options = {"cpp.threads": 1, "cpp.simdlen": bits, "aot_inductor.link_libtorch": False,
-                   "aot_inductor.package": True, "aot_inductor.package_cpp_only": True}
+                   "aot_inductor.package": True, "aot_inductor.package_cpp_only": True,
+                   "aot_inductor.precompile_headers": False}
         try:
             torch._inductor.aot_compile(graph.module, tuple(values), options=options)
         finally:
@@ -130,16 +133,31 @@ class Builder:
 
     def __init__(self, folder, machine):
         self.folder, self.machine = pathlib.Path(folder), machine
-        if RUNTIME is None:
-            raise ExportError("runtime/units/aoti.c is not beside this package; install it from Pianola's source tree")
         include = pathlib.Path(torch.__file__).parent / "include"
-        self.includes = [f"-I{HERE}", f"-I{include}", f"-I{include}/torch/csrc/api/include"]
+        flags, self.bits = MACHINES[machine]
+        self.flags = [*FLAGS, f"-march={machine}", *flags, f"-I{include}", f"-I{include}/torch/csrc/api/include"]
+        valid_vec_isa_list()  # compiles what it tries, so it is done once, in the cache that other programs share
+        self.headers = self.precompile()
         self.recorder = self.build_recorder()
+
+    def precompile(self):
+        """Compiles PyTorch's headers, which takes longer than a unit. Returns the folder, which later exports find."""
+        header = (HERE / "graph.hpp").read_bytes()
+        key = hashlib.sha256(repr((header, self.flags, torch.__version__, command("g++", "--version"))).encode())
+        folder = pathlib.Path(cache_dir()) / f"pianola-{key.hexdigest()[:16]}"
+        if not (folder / "graph.hpp.gch").exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            new = folder / f"graph.{os.getpid()}.gch"
+            (folder / "graph.hpp").write_bytes(header)
+            command("g++", *self.flags, "-x", "c++-header", "-o", str(new), str(folder / "graph.hpp"))
+            os.replace(new, folder / "graph.hpp.gch")
+        return folder
 
     def build_recorder(self):
         library = self.folder / "record.so"
         flags = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", f"-I{RUNTIME}", f"-I{RUNTIME}/units"]
-        command("gcc", *flags, "-o", str(library), str(HERE / "record.c"), str(RUNTIME / "units" / "aoti.c"))
+        sources = [str(RUNTIME / "units" / f"aoti{part}.c") for part in ("", "_product", "_attention")]
+        command("gcc", *flags, "-o", str(library), str(HERE / "record.c"), *sources, "-lm")
         self.offered = {line.split()[-1] for line in command("nm", "-D", "--defined-only", str(library)).splitlines()}
         return ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
 
@@ -148,9 +166,8 @@ class Builder:
         blob, source, library = (self.folder / f"{unit}{end}" for end in (".bin", ".cpp", ".so"))
         blob.write_bytes(constants)
         source.write_text(source_of(codes, blob, unit))
-        flags, _ = MACHINES[self.machine]
-        command("g++", *FLAGS, f"-march={self.machine}", *flags, *self.includes, "-shared", "-o", str(library),
-                str(source), "-Wl,-z,noexecstack", "-lm")
+        command("g++", *self.flags, f"-I{self.headers}", "-shared", "-o", str(library), str(source),
+                "-Wl,-z,noexecstack", "-lm")
         command("strip", "--strip-unneeded", str(library))
         self.check_imports(unit, library)
         return library

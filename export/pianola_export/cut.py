@@ -5,7 +5,9 @@ import contextlib
 import dataclasses
 
 import torch
+import torch.compiler
 from torch.func import functional_call
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
@@ -60,6 +62,16 @@ class Watch(TorchFunctionMode):
         return function(*args, **kwargs) if result is None else result
 
 
+@contextlib.contextmanager
+def compiling():
+    """Lets models know that they are traced: many ask before they branch on values."""
+    was, torch.compiler._is_compiling_flag = torch.compiler._is_compiling_flag, True
+    try:
+        yield
+    finally:
+        torch.compiler._is_compiling_flag = was
+
+
 class Reached(Exception):
     """Ends a run of the model at a tensor."""
 
@@ -106,7 +118,10 @@ class Call:
                           "layers cannot be exported: move it into one of them")
 
     def sides(self):
-        return {f"{self.names[i]}": self.leaves[i] for i in self.places[1:]}
+        return {self.names[i]: self.leaves[i] for i in self.places[1:]}
+
+    def names_of_sides(self):
+        return [self.names[i] for i in sorted(self.places[1:])]
 
     def again(self, tensors):
         leaves = list(self.leaves)
@@ -169,7 +184,7 @@ class Cutter:
         def linear(x, weight, bias):
             linears.append((x, self.names.get(id(weight)), weight, self.names.get(id(bias))))
 
-        with torch.no_grad(), self.hooks(before, after), Watch(embedding, linear):
+        with torch.no_grad(), compiling(), self.hooks(before, after), Watch(embedding, linear):
             logits = logits_of(self.model(**inputs))
         if [i for i, _ in calls] != list(range(len(self.layers))):
             raise ExportError(f"the layers of {self.path} run in the order {[i for i, _ in calls]}; each must run once, "
@@ -276,15 +291,38 @@ class Cutter:
         return Part("block", where, function, x, sides | buffers, parameters)
 
     def check_sides(self, calls):
-        """Checks that what layers read besides x does not depend on the tokens, by running the model on others."""
-        vocab = self.model.get_parameter(self.table).shape[0]
-        other = {k: (v + 1) % vocab if v is self.tokens else v for k, v in self.inputs.items()}
-        for i, (a, b) in enumerate(zip(calls, self.observe(other)[0])):
-            b.places = a.places
-            for name, t in a.sides().items():
-                if not torch.equal(t, b.sides()[name]):
-                    raise ExportError(f"{self.path}.{i}: its argument {name} depends on the tokens; only one tensor may "
-                                      "flow from layer to layer, and what else a layer reads must be constant")
+        """Checks that what layers read besides x does not depend on the tokens, by tracing the model from them."""
+        first, where = [c.places[0] for c in calls], ["the model"]
+
+        def sides(tokens):
+            found = []
+
+            def before(i, args, kwargs):
+                where.append(f"{self.path}.{i}")
+                leaves = Call(args, kwargs).leaves
+                found.extend(v for j, v in enumerate(leaves) if isinstance(v, torch.Tensor) and j != first[i])
+
+            with torch.no_grad(), self.hooks(before, lambda *_: where.pop() and None):
+                self.model(**{k: tokens if v is self.tokens else v for k, v in self.inputs.items()})
+            return found
+
+        try:
+            with compiling():
+                graph = make_fx(sides, tracing_mode="fake", _allow_non_fake_inputs=True)(self.tokens).graph
+        except Exception as e:
+            reason = str(e).strip().split("\n")[0]
+            raise ExportError(f"{where[-1]}: cannot be traced: {type(e).__name__}: {reason}; what a model computes may "
+                              "depend on shapes, but not on values") from e
+        depends = {next(iter(graph.nodes))}
+        for n in graph.nodes:
+            if not depends.isdisjoint(n.all_input_nodes):
+                depends.add(n)
+        names = [(i, name) for i, c in enumerate(calls) for name in c.names_of_sides()]
+        results = list(graph.nodes)[-1].args[0]
+        for (i, name), n in zip(names, results, strict=True):
+            if n in depends:
+                raise ExportError(f"{self.path}.{i}: its argument {name} depends on the tokens; only one tensor may flow "
+                                  "from layer to layer, and what else a layer reads must be constant")
 
     def cut(self):
         self.seen = self.observe(self.inputs)

@@ -2,25 +2,21 @@
 gradients. What F and I compute and a later graph reads is kept in between: the stash, and what I leaves for W."""
 
 import collections
-import contextlib
 import dataclasses
 import math
 import operator
 
 import torch
-import torch.compiler
 from torch import fx
 from torch._functorch.aot_autograd import aot_export_joint_simple
 from torch._inductor.decomposition import select_decomp_table
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from .cut import ExportError
+from .cut import ExportError, compiling
 
 aten = torch.ops.aten
-WHOLE = {aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.alias.default, aten.detach.default,
-         aten.unsqueeze.default, aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.permute.default,
-         aten.transpose.int, aten.t.default, aten.expand.default}
-PIECES = {aten.slice.Tensor, aten.select.int, aten.split.Tensor, aten.split_with_sizes.default}
+PIECES = {aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int}  # views, of which one is a getitem
+MORE_VIEWS = {aten.reshape.default, aten._unsafe_view.default}
 RANDOM = ("rand", "bernoulli", "dropout", "seed", "multinomial", "normal_")
 
 
@@ -57,15 +53,9 @@ def size(node):
 # ---- tracing ----
 
 
-@contextlib.contextmanager
-def tracing():
-    """Lets models know that they are traced, and attention be matrix products."""
-    was, torch.compiler._is_compiling_flag = torch.compiler._is_compiling_flag, True
-    try:
-        with sdpa_kernel([SDPBackend.MATH]):
-            yield
-    finally:
-        torch.compiler._is_compiling_flag = was
+def attention():
+    """Lets attention be the function that the runtime has, or else products."""
+    return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH])
 
 
 def trace(part):
@@ -74,7 +64,7 @@ def trace(part):
     constants = [t.detach() for t in part.constants.values()]
     parameters = [p.detach().clone().requires_grad_(p.requires_grad) for p in part.parameters.values()]
     try:
-        with tracing():
+        with compiling(), attention():
             gm = aot_export_joint_simple(lambda *a: (part.function(*a).clone(),), (x, *constants, *parameters),
                                          trace_joint=True, decompositions=select_decomp_table())
     except ExportError:
@@ -85,7 +75,9 @@ def trace(part):
                           "computes may depend on shapes, but not on values") from e
     kinds = [("x", None), *[("constant", n) for n in part.constants], *[("w", n) for n in part.parameters], ("dy", None)]
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
-    assert len(placeholders) == len(kinds)
+    if len(placeholders) != len(kinds):
+        raise ExportError(f"{part.where or part.name}: cannot be traced: PyTorch finds {len(placeholders)} inputs instead of "
+                          f"{len(kinds)}; make its constant tensors buffers of the module")
     kind = dict(zip(placeholders, kinds))
     constants = dict(part.constants)
     for n in gm.graph.nodes:
@@ -105,7 +97,9 @@ def trace(part):
 def is_view(n):
     if n.op != "call_function":
         return False
-    return n.target in WHOLE or n.target in PIECES or (n.target is operator.getitem and n.args[0].target in PIECES)
+    if n.target is operator.getitem:
+        return n.args[0].target in PIECES
+    return n.target in MORE_VIEWS or getattr(n.target, "is_view", False)
 
 
 def base_of(n):
@@ -162,7 +156,8 @@ class Splitter:
         stage = {}
         for number, nodes in enumerate((forward, inputs, weights)):
             stage |= {n: number for n in nodes if not is_source(n) and n.op != "output"}
-        return stage
+        results = [n for n in self.nodes if n in stage and n.target is operator.getitem and not is_view(n)]
+        return stage | {n: stage[n.args[0]] for n in results}
 
     def crossings(self):
         """Returns what each graph reads of earlier ones, as pairs (reading graph, node)."""
@@ -198,7 +193,7 @@ class Splitter:
         """Returns whether y has the value of n, with the same elements in the same order."""
         v, y = value(n), value(self.y)
         same = v.numel() == y.numel() and v.is_contiguous() and y.is_contiguous() and base_of(self.y) is base_of(n)
-        return same and all(m.target in WHOLE and value(m).is_contiguous() for m in self.chain(self.y))
+        return same and all(size(m) == size(self.y) and value(m).is_contiguous() for m in self.chain(self.y))
 
     @staticmethod
     def chain(n):

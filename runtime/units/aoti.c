@@ -4,16 +4,11 @@
  * Errors end the process, as a graph could only pass them on: they mean that the library is not the one for which the
  * tape was recorded, or that this runtime cannot do what the graph wants. */
 #include "aoti_state.h"
-#include "layers/product.h"
 #include "store/fault.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-typedef struct aoti_tensor *handle;
-enum { OK = 0 };
-enum dtype { UINT8 = 0, INT8, INT16, INT32, INT64, FLOAT16, FLOAT32, FLOAT64, BOOL = 11, BFLOAT16 = 15 };
 
 static _Thread_local struct aoti_state *current;
 
@@ -47,7 +42,7 @@ static int64_t element_bytes(int32_t dtype) {
     }
 }
 
-static int64_t count_elements(const struct aoti_tensor *t) {
+static int64_t elements_of(const struct aoti_tensor *t) {
     int64_t n = 1;
     for (int32_t i = 0; i < t->dims; i++)
         n *= t->size[i];
@@ -59,7 +54,7 @@ static int64_t span_bytes(const struct aoti_tensor *t) {
     int64_t last = 0;
     for (int32_t i = 0; i < t->dims; i++)
         last += (t->size[i] - 1) * t->stride[i];
-    return count_elements(t) == 0 ? 0 : (last + 1) * element_bytes(t->dtype);
+    return elements_of(t) == 0 ? 0 : (last + 1) * element_bytes(t->dtype);
 }
 
 void aoti_begin(struct aoti_state *state, void *pool, int32_t n) {
@@ -112,7 +107,7 @@ handle aoti_operand(void *data, const struct aoti_input *shape) {
     return t;
 }
 
-static handle allocate(int32_t dtype, int64_t dims, const int64_t *size, const int64_t *stride) {
+handle aoti_allocate(int32_t dtype, int64_t dims, const int64_t *size, const int64_t *stride) {
     handle t = take_tensor(dtype, dims, size, stride);
     t->bytes = span_bytes(t);
     t->data = current->place(current, t->bytes);
@@ -126,7 +121,7 @@ static void put_back(handle t) {
     current->in_use--;
 }
 
-static void delete_tensor(handle t) {
+void aoti_delete(handle t) {
     handle owner = t->owner;
     if (t != owner)
         put_back(t);
@@ -245,60 +240,53 @@ GETTER(data_ptr, void *, t->data)
 GETTER(storage_size, int64_t, t->owner->bytes)
 GETTER(storage_offset, int64_t, (t->data - t->owner->data) / element_bytes(t->dtype))
 GETTER(dim, int64_t, t->dims)
-GETTER(numel, int64_t, count_elements(t))
+GETTER(numel, int64_t, elements_of(t))
 GETTER(sizes, int64_t *, t->size)
 GETTER(strides, int64_t *, t->stride)
 GETTER(dtype, int32_t, t->dtype)
 GETTER(device_type, int32_t, 0 * t->dims)
 GETTER(device_index, int32_t, 0 * t->dims)
 
-#define EXPORT(name, ...)                                                                                              \
-    int32_t aoti_torch_##name(__VA_ARGS__);                                                                            \
-    int32_t aoti_torch_##name(__VA_ARGS__)
-EXPORT(get_size, handle t, int64_t d, int64_t *out) {
+int32_t aoti_torch_get_size(handle t, int64_t d, int64_t *out) {
     *out = t->size[d];
     return OK;
 }
-EXPORT(get_stride, handle t, int64_t d, int64_t *out) {
+int32_t aoti_torch_get_stride(handle t, int64_t d, int64_t *out) {
     *out = t->stride[d];
     return OK;
 }
-void aoti_torch_grad_mode_set_enabled(bool on);
 void aoti_torch_grad_mode_set_enabled(bool on) { (void)on; }
-void aoti_torch_check(bool good, const char *function, const char *file, uint32_t line, const char *why);
 void aoti_torch_check(bool good, const char *function, const char *file, uint32_t line, const char *why) {
     (void)file;
     if (!good)
         aoti_fail("%s, line %u of its code: %s", function, line, why);
 }
-const char *aoti_torch_exception_get_what_without_backtrace(void);
 const char *aoti_torch_exception_get_what_without_backtrace(void) { return "it failed"; }
 
 /* ---- what graphs import: tensors ---- */
 
-EXPORT(empty_strided, int64_t dims, const int64_t *size, const int64_t *stride, int32_t dtype, int32_t device,
-       int32_t index, handle *out) {
+int32_t aoti_torch_empty_strided(int64_t dims, const int64_t *size, const int64_t *stride, int32_t dtype,
+                                 int32_t device, int32_t index, handle *out) {
     (void)device, (void)index;
-    *out = allocate(dtype, dims, size, stride);
+    *out = aoti_allocate(dtype, dims, size, stride);
     return OK;
 }
-EXPORT(_reinterpret_tensor, handle t, int64_t dims, const int64_t *size, const int64_t *stride, int64_t offset,
-       handle *out) {
+int32_t aoti_torch__reinterpret_tensor(handle t, int64_t dims, const int64_t *size, const int64_t *stride,
+                                       int64_t offset, handle *out) {
     *out = view(t, offset * element_bytes(t->dtype), t->dtype, dims, size, stride);
     return OK;
 }
-EXPORT(new_tensor_handle, handle t, handle *out) {
+int32_t aoti_torch_new_tensor_handle(handle t, handle *out) {
     *out = view(t, 0, t->dtype, t->dims, t->size, t->stride);
     return OK;
 }
-EXPORT(delete_tensor_object, handle t) {
-    delete_tensor(t);
+int32_t aoti_torch_delete_tensor_object(handle t) {
+    aoti_delete(t);
     return OK;
 }
 
-/* Copies elements, between tensors of the same sizes and dtype. */
-static void copy(handle to, const struct aoti_tensor *from) {
-    const int64_t n = count_elements(to), bytes = element_bytes(to->dtype);
+void aoti_copy(handle to, const struct aoti_tensor *from) {
+    const int64_t n = elements_of(to), bytes = element_bytes(to->dtype);
     int64_t at[AOTI_DIMS] = {0};
     for (int64_t k = 0; k < n; k++) {
         int64_t i = 0, j = 0;
@@ -312,8 +300,7 @@ static void copy(handle to, const struct aoti_tensor *from) {
     }
 }
 
-/* Returns t with the sizes of `like`, repeated along dimensions that it lacks or in which it has size 1. */
-static struct aoti_tensor broadcast_to(const struct aoti_tensor *t, const struct aoti_tensor *like) {
+struct aoti_tensor aoti_broadcast(const struct aoti_tensor *t, const struct aoti_tensor *like) {
     struct aoti_tensor wide = *like;
     const int32_t lacks = like->dims - t->dims;
     wide.data = t->data;
@@ -326,122 +313,16 @@ static struct aoti_tensor broadcast_to(const struct aoti_tensor *t, const struct
     return wide;
 }
 
-EXPORT(clone, handle t, handle *out) {
-    *out = allocate(t->dtype, t->dims, t->size, t->stride);
-    copy(*out, t);
+int32_t aoti_torch_clone(handle t, handle *out) {
+    *out = aoti_allocate(t->dtype, t->dims, t->size, t->stride);
+    aoti_copy(*out, t);
     return OK;
 }
-EXPORT(copy_, handle to, handle from, int32_t non_blocking) {
+int32_t aoti_torch_copy_(handle to, handle from, int32_t non_blocking) {
     (void)non_blocking;
     if (to->dtype != from->dtype)
         aoti_fail("it copies between dtypes, which is not supported");
-    const struct aoti_tensor wide = broadcast_to(from, to);
-    copy(to, &wide);
+    const struct aoti_tensor wide = aoti_broadcast(from, to);
+    aoti_copy(to, &wide);
     return OK;
-}
-
-/* ---- what graphs import: products ---- */
-
-/* A matrix in memory: element (i, j) is at[i * down + j * right]. */
-struct grid {
-    float *at;
-    int64_t down, right;
-};
-
-static struct grid grid_of(const struct aoti_tensor *t, int64_t batch) {
-    const int32_t d = t->dims - 2;
-    float *at = (float *)(void *)t->data + (d > 0 ? batch * t->stride[0] : 0);
-    return (struct grid){at, t->stride[d], t->stride[d + 1]};
-}
-
-static struct grid transposed(struct grid g) { return (struct grid){g.at, g.right, g.down}; }
-
-/* Returns whether a row's elements lie side by side. A dimension of size 1 may have any stride. */
-static bool has_rows(struct grid g, int64_t rows, int64_t columns) {
-    return (g.right == 1 || columns == 1) && (g.down >= columns || rows == 1);
-}
-
-static struct matrix matrix_of(struct grid g, int64_t rows, int64_t columns) {
-    if (has_rows(g, rows, columns))
-        return plain(g.at, (int)(rows == 1 ? columns : g.down));
-    if (has_rows(transposed(g), columns, rows))
-        return turned(g.at, (int)(columns == 1 ? rows : g.right));
-    return (struct matrix){NULL, 0, false};
-}
-
-/* The rest of a sum: a product is added to the old values, or a row is added to the product, or neither. */
-struct plus {
-    bool old;
-    const float *bias;
-};
-
-/* Multiplies one element after the other, for layouts that have no rows. size: rows of c, columns of c, columns of a.
- */
-static void slow_product(struct grid c, struct grid a, struct grid b, const int64_t size[3], struct plus plus) {
-    for (int64_t i = 0; i < size[0]; i++)
-        for (int64_t j = 0; j < size[1]; j++) {
-            float sum = 0, *out = &c.at[i * c.down + j * c.right];
-            for (int64_t k = 0; k < size[2]; k++)
-                sum += a.at[i * a.down + k * a.right] * b.at[k * b.down + j * b.right];
-            *out = sum + (plus.old ? *out : plus.bias ? plus.bias[j] : 0);
-        }
-}
-
-static void multiply_one(struct grid c, struct grid a, struct grid b, const int64_t size[3], struct plus plus) {
-    if (!has_rows(c, size[0], size[1]) && has_rows(transposed(c), size[1], size[0]) && !plus.bias) {
-        const int64_t swapped[] = {size[1], size[0], size[2]};
-        multiply_one(transposed(c), transposed(b), transposed(a), swapped, plus);
-        return;
-    }
-    const struct matrix left = matrix_of(a, size[0], size[2]), right = matrix_of(b, size[2], size[1]);
-    if (has_rows(c, size[0], size[1]) && left.at && right.at && size[2] > 0)
-        host_product((struct product){.m = (int)size[0],
-                                      .n = (int)size[1],
-                                      .k = (int)size[2],
-                                      .a = left,
-                                      .b = right,
-                                      .c = c.at,
-                                      .stride = (int)(size[0] == 1 ? size[1] : c.down),
-                                      .bias = plus.bias,
-                                      .add = plus.old});
-    else
-        slow_product(c, a, b, size, plus);
-}
-
-/* Multiplies the matrices of each batch; c has 2 or 3 dimensions. */
-static void multiply_all(handle c, handle a, handle b, struct plus plus) {
-    const int32_t d = c->dims - 2;
-    if (c->dims < 2 || c->dims > 3 || a->dims != c->dims || b->dims != c->dims || c->dtype != FLOAT32 ||
-        a->dtype != FLOAT32 || b->dtype != FLOAT32)
-        aoti_fail("a product of other things than fp32 matrices, which is not supported");
-    const int64_t size[] = {c->size[d], c->size[d + 1], a->size[d + 1]};
-    for (int64_t i = 0, n = d > 0 ? c->size[0] : 1; i < n; i++)
-        multiply_one(grid_of(c, i), grid_of(a, i), grid_of(b, i), size, plus);
-}
-
-EXPORT(cpu_mm_out, handle out, handle a, handle b) {
-    multiply_all(out, a, b, (struct plus){false, NULL});
-    return OK;
-}
-EXPORT(cpu_bmm_out, handle out, handle a, handle b) {
-    multiply_all(out, a, b, (struct plus){false, NULL});
-    return OK;
-}
-
-/* Computes out = c + a b. c is copied to out first, unless it is a row: that is added as a bias. */
-static int32_t product_plus(handle out, handle c, handle a, handle b, double beta, double alpha) {
-    if (alpha != 1 || beta != 1)
-        aoti_fail("a sum of %g times a tensor and %g times a product, which is not supported", beta, alpha);
-    const struct aoti_tensor wide = broadcast_to(c, out);
-    const bool row = out->dims == 2 && wide.stride[0] == 0 && wide.stride[1] == 1 && out->stride[1] == 1;
-    if (!row && (wide.data != out->data || memcmp(wide.stride, out->stride, sizeof wide.stride) != 0))
-        copy(out, &wide);
-    multiply_all(out, a, b, (struct plus){!row, row ? (const float *)(void *)wide.data : NULL});
-    return OK;
-}
-EXPORT(cpu_addmm_out, handle out, handle c, handle a, handle b, double beta, double alpha) {
-    return product_plus(out, c, a, b, beta, alpha);
-}
-EXPORT(cpu_baddbmm_out, handle out, handle c, handle a, handle b, double beta, double alpha) {
-    return product_plus(out, c, a, b, beta, alpha);
 }

@@ -3,6 +3,8 @@
 #define PIANOLA_AOTI_STATE_H
 #include "aoti.h"
 
+enum aoti_dtype { UINT8 = 0, INT8, INT16, INT32, INT64, FLOAT16, FLOAT32, FLOAT64, BOOL = 11, BFLOAT16 = 15 };
+
 /* A tensor, also the handle that graphs know. Tensors of one storage count in its owner, the first of them. */
 struct aoti_tensor {
     char *data;
@@ -32,5 +34,29 @@ void aoti_begin(struct aoti_state *state, void *pool, int32_t n);
 void aoti_end(void);
 /* Returns a tensor in memory of the caller. */
 struct aoti_tensor *aoti_operand(void *data, const struct aoti_input *shape);
+typedef struct aoti_tensor *handle;
+/* Returns a new tensor, in the next allocation's place. */
+handle aoti_allocate(int32_t dtype, int64_t dims, const int64_t *size, const int64_t *stride);
+void aoti_delete(handle t);
+/* Copies elements, between tensors of the same sizes and dtype. */
+void aoti_copy(handle to, const struct aoti_tensor *from);
+/* Returns t with the sizes of `like`, repeated along dimensions that it lacks or in which it has size 1. */
+struct aoti_tensor aoti_broadcast(const struct aoti_tensor *t, const struct aoti_tensor *like);
 _Noreturn void aoti_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* A matrix in memory: element (i, j) is at[i * down + j * right]. */
+struct grid {
+    float *at;
+    int64_t down, right;
+};
+static inline struct grid transposed_grid(struct grid g) { return (struct grid){g.at, g.right, g.down}; }
+/* The rest of a sum: a product is added to the old values, or a row is added to the product, or neither. */
+struct plus {
+    bool old;
+    const float *bias;
+};
+/* Computes c = a b, plus the rest. size: rows of c, columns of c, columns of a. */
+void aoti_multiply(struct grid c, struct grid a, struct grid b, const int64_t size[3], struct plus plus);
+
+/* The result of functions that graphs import. There is no other, since errors end the process. */
+enum { OK = 0 };
 #endif

@@ -1,0 +1,84 @@
+"""The command pianola-export."""
+
+import argparse
+import importlib.util
+import pathlib
+import sys
+
+import torch
+
+from . import ExportError, export
+from .build import MACHINES
+
+HELP = """exports a PyTorch language model for Pianola: writes a folder with model.lua, the compiled units and the weights.
+MODEL is a folder of Hugging Face's transformers, with or without weights, its config.json, or FILE.py:FUNCTION, where
+FUNCTION returns a module that takes tokens and returns logits."""
+
+
+def from_file(path, function):
+    spec = importlib.util.spec_from_file_location(pathlib.Path(path).stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, function)(), "tokens"
+
+
+def from_folder(path):
+    try:
+        import transformers
+    except ImportError as e:
+        raise ExportError("Hugging Face's models need their library: pip install transformers") from e
+    folder = path if path.is_dir() else path.parent
+    config = transformers.AutoConfig.from_pretrained(str(path))
+    names = getattr(config, "architectures", None) or []
+    kind = getattr(transformers, names[0], None) if names else transformers.AutoModelForCausalLM
+    if kind is None:
+        raise ExportError(f"{path}: names the architecture {names[0]}, which transformers {transformers.__version__} lacks")
+    if any(folder.glob("*.safetensors")) and path.is_dir():
+        model = kind.from_pretrained(str(folder), dtype=torch.float32)
+    else:
+        model = kind(config) if names else kind.from_config(config)
+    return model.eval(), "input_ids"
+
+
+def find_layers(model):
+    """Returns the path of the longest list of modules of one class."""
+    lists = {n: len(m) for n, m in model.named_modules() if isinstance(m, torch.nn.ModuleList) and len({type(x) for x in m}) == 1}
+    most = max(lists.values(), default=0)
+    best = [n for n, k in lists.items() if k == most]
+    if len(best) != 1:
+        raise ExportError(f"the model has {'no list' if not best else 'several lists'} of layers"
+                          f"{': ' + ', '.join(best) if best else ''}; name it with --layers")
+    return best[0]
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser("pianola-export", description=HELP)
+    parser.add_argument("model", metavar="MODEL")
+    parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="the folder to write")
+    parser.add_argument("--rows", type=int, default=2, help="sequences of a microbatch (default 2)")
+    parser.add_argument("--context", type=int, default=128, help="tokens of a sequence (default 128)")
+    parser.add_argument("--layers", metavar="PATH", help="the list of repeated layers, such as model.layers; by default "
+                                                         "the longest one")
+    parser.add_argument("--machine", choices=MACHINES, default="x86-64-v3",
+                        help="the processors that will run it (default x86-64-v3: AVX2)")
+    parser.add_argument("--seed", type=int, default=0, help="of the weights of a model that has none (default 0)")
+    args = parser.parse_args(arguments)
+    try:
+        torch.manual_seed(args.seed)
+        path, _, function = args.model.rpartition(":")
+        if path.endswith(".py"):
+            model, name = from_file(path, function)
+        elif pathlib.Path(args.model).exists():
+            model, name = from_folder(pathlib.Path(args.model))
+        else:
+            raise ExportError(f"{args.model}: no such file or folder; models are not downloaded")
+        export(model, args.layers or find_layers(model), {name: torch.zeros(args.rows, args.context, dtype=torch.long)},
+               args.output, args.machine)
+    except ExportError as e:
+        print(f"pianola-export: error: {e}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+/* Matrix products that AOTInductor's graphs import: the runtime's own, in whatever layout. */
+#include "aoti_state.h"
+#include "layers/product.h"
+#include <string.h>
+
+static struct grid grid_of(const struct aoti_tensor *t, int64_t batch) {
+    const int32_t d = t->dims - 2;
+    float *at = (float *)(void *)t->data + (d > 0 ? batch * t->stride[0] : 0);
+    return (struct grid){at, t->stride[d], t->stride[d + 1]};
+}
+
+/* Returns whether a row's elements lie side by side. A dimension of size 1 may have any stride. */
+static bool has_rows(struct grid g, int64_t rows, int64_t columns) {
+    return (g.right == 1 || columns == 1) && (g.down >= columns || rows == 1);
+}
+
+static struct matrix matrix_of(struct grid g, int64_t rows, int64_t columns) {
+    if (has_rows(g, rows, columns))
+        return plain(g.at, (int)(rows == 1 ? columns : g.down));
+    if (has_rows(transposed_grid(g), columns, rows))
+        return turned(g.at, (int)(columns == 1 ? rows : g.right));
+    return (struct matrix){NULL, 0, false};
+}
+
+/* Multiplies one element after the other, for layouts that have no rows. size: rows of c, columns of c, columns of a.
+ */
+static void slow_product(struct grid c, struct grid a, struct grid b, const int64_t size[3], struct plus plus) {
+    for (int64_t i = 0; i < size[0]; i++)
+        for (int64_t j = 0; j < size[1]; j++) {
+            float sum = 0, *out = &c.at[i * c.down + j * c.right];
+            for (int64_t k = 0; k < size[2]; k++)
+                sum += a.at[i * a.down + k * a.right] * b.at[k * b.down + j * b.right];
+            *out = sum + (plus.old ? *out : plus.bias ? plus.bias[j] : 0);
+        }
+}
+
+void aoti_multiply(struct grid c, struct grid a, struct grid b, const int64_t size[3], struct plus plus) {
+    if (!has_rows(c, size[0], size[1]) && has_rows(transposed_grid(c), size[1], size[0]) && !plus.bias) {
+        const int64_t swapped[] = {size[1], size[0], size[2]};
+        aoti_multiply(transposed_grid(c), transposed_grid(b), transposed_grid(a), swapped, plus);
+        return;
+    }
+    const struct matrix left = matrix_of(a, size[0], size[2]), right = matrix_of(b, size[2], size[1]);
+    if (has_rows(c, size[0], size[1]) && left.at && right.at && size[2] > 0)
+        host_product((struct product){.m = (int)size[0],
+                                      .n = (int)size[1],
+                                      .k = (int)size[2],
+                                      .a = left,
+                                      .b = right,
+                                      .c = c.at,
+                                      .stride = (int)(size[0] == 1 ? size[1] : c.down),
+                                      .bias = plus.bias,
+                                      .add = plus.old});
+    else
+        slow_product(c, a, b, size, plus);
+}
+
+/* Multiplies the matrices of each batch; c has 2 or 3 dimensions. */
+static void multiply_all(handle c, handle a, handle b, struct plus plus) {
+    const int32_t d = c->dims - 2;
+    if (c->dims < 2 || c->dims > 3 || a->dims != c->dims || b->dims != c->dims || c->dtype != FLOAT32 ||
+        a->dtype != FLOAT32 || b->dtype != FLOAT32)
+        aoti_fail("a product of other things than fp32 matrices, which is not supported");
+    const int64_t size[] = {c->size[d], c->size[d + 1], a->size[d + 1]};
+    for (int64_t i = 0, n = d > 0 ? c->size[0] : 1; i < n; i++)
+        aoti_multiply(grid_of(c, i), grid_of(a, i), grid_of(b, i), size, plus);
+}
+
+int32_t aoti_torch_cpu_mm_out(handle out, handle a, handle b) {
+    multiply_all(out, a, b, (struct plus){false, NULL});
+    return OK;
+}
+int32_t aoti_torch_cpu_bmm_out(handle out, handle a, handle b) {
+    multiply_all(out, a, b, (struct plus){false, NULL});
+    return OK;
+}
+
+/* Computes out = c + a b. c is copied to out first, unless it is a row: that is added as a bias. */
+static int32_t product_plus(handle out, handle c, handle a, handle b, double beta, double alpha) {
+    if (alpha != 1 || beta != 1)
+        aoti_fail("a sum of %g times a tensor and %g times a product, which is not supported", beta, alpha);
+    const struct aoti_tensor wide = aoti_broadcast(c, out);
+    const bool row = out->dims == 2 && wide.stride[0] == 0 && wide.stride[1] == 1 && out->stride[1] == 1;
+    if (!row && (wide.data != out->data || memcmp(wide.stride, out->stride, sizeof wide.stride) != 0))
+        aoti_copy(out, &wide);
+    multiply_all(out, a, b, (struct plus){!row, row ? (const float *)(void *)wide.data : NULL});
+    return OK;
+}
+int32_t aoti_torch_cpu_addmm_out(handle out, handle c, handle a, handle b, double beta, double alpha) {
+    return product_plus(out, c, a, b, beta, alpha);
+}
+int32_t aoti_torch_cpu_baddbmm_out(handle out, handle c, handle a, handle b, double beta, double alpha) {
+    return product_plus(out, c, a, b, beta, alpha);
+}

@@ -1,0 +1,151 @@
+"""Exports small random PyTorch models with pianola-export and trains each under several schedules on four ranks. The
+losses must be PyTorch's own, of the same model on the same data with AdamW; weights must have one rank's bits, where
+sums have its order. exported.py PIANOLA DATA [MODEL ...]"""
+
+import itertools
+import json
+import math
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(ROOT / "export"), str(ROOT / "export" / "examples")]
+
+import torch
+import transformers as T
+from transformers.utils.logging import disable_progress_bar, set_verbosity_error
+
+from eager import microbatches, train
+from judge import expect, finish
+from pianola_export import export
+from small_gpt import SmallGPT
+
+set_verbosity_error()
+disable_progress_bar()
+torch.set_num_threads(1)
+PIANOLA, DATA = sys.argv[1:3]
+CONTEXT, ROWS, STEPS, RATE = 32, 2, 20, 1e-3
+# Schedules, and whether each rank adds up gradients in one rank's order.
+SCHEDULES = {"1f1b": True, "zbv": True, "interleaved": True, "fsdp": False, "pipedream": None}
+
+no_ends = dict(bos_token_id=None, eos_token_id=None, pad_token_id=None)
+base = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=4, num_attention_heads=4, vocab_size=256,
+            max_position_embeddings=64, **no_ends)
+grouped = dict(base, num_key_value_heads=2)
+bert = dict(base, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+
+
+def of(kind, layers="model.layers", **config):
+    """Returns a maker of transformers' model KIND, and the path of its layers."""
+    name = "GPT2Config" if kind.startswith("GPT2") else "Gemma3TextConfig" if kind.startswith("Gemma3") else \
+        kind.replace("ForCausalLM", "Config").replace("ForMaskedLM", "Config")
+    return lambda: getattr(T, kind)(getattr(T, name)(**config)), layers
+
+
+MODELS = {
+    "small GPT": (SmallGPT, "blocks"),
+    "Llama": of("LlamaForCausalLM", **grouped),
+    "Llama, tied": of("LlamaForCausalLM", **grouped, tie_word_embeddings=True),
+    "Qwen2": of("Qwen2ForCausalLM", **grouped),
+    "Qwen3": of("Qwen3ForCausalLM", **grouped, head_dim=16),
+    "Mistral": of("MistralForCausalLM", **grouped, head_dim=16, sliding_window=16),
+    "Gemma3": of("Gemma3ForCausalLM", **grouped, head_dim=16, sliding_window=16,
+                 layer_types=["sliding_attention", "full_attention"] * 2),
+    "OLMo2": of("Olmo2ForCausalLM", **grouped),
+    "Phi-3": of("Phi3ForCausalLM", **grouped),
+    "GPT-2": of("GPT2LMHeadModel", "transformer.h", n_embd=64, n_layer=4, n_head=4, n_positions=64, vocab_size=256,
+                resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, **no_ends),
+    "GPT-NeoX": of("GPTNeoXForCausalLM", "gpt_neox.layers", **base),
+    "Phi": of("PhiForCausalLM", **base, resid_pdrop=0.0, embd_pdrop=0.0, attention_dropout=0.0),
+    "StableLM": of("StableLmForCausalLM", **grouped),
+    "Starcoder2": of("Starcoder2ForCausalLM", **grouped, embedding_dropout=0.0, residual_dropout=0.0),
+    "Granite": of("GraniteForCausalLM", **grouped, residual_multiplier=0.5, logits_scaling=2.0, embedding_multiplier=3.0),
+    "Cohere": of("CohereForCausalLM", **grouped),
+    "SmolLM3": of("SmolLM3ForCausalLM", **grouped),
+    "GLM-4": of("Glm4ForCausalLM", **grouped, head_dim=16),
+    "OPT": of("OPTForCausalLM", "model.decoder.layers", **dict(base, ffn_dim=128, dropout=0.0, word_embed_proj_dim=64)),
+    "Falcon": of("FalconForCausalLM", "transformer.h", **base, hidden_dropout=0.0, attention_dropout=0.0),
+    "GPT-J": of("GPTJForCausalLM", "transformer.h", n_embd=64, n_layer=4, n_head=4, n_positions=64, vocab_size=256, rotary_dim=8,
+                resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, **no_ends),
+    "BLOOM": of("BloomForCausalLM", "transformer.h", hidden_size=64, n_layer=4, n_head=4, vocab_size=256, **no_ends),
+    "ModernBERT": of("ModernBertForMaskedLM", "model.layers", **dict(base, global_attn_every_n_layers=2, local_attention=16)),
+    "BERT": of("BertForMaskedLM", "bert.encoder.layer", **bert),
+}
+
+
+def run(*words):
+    """Returns the JSON of a command, or its error."""
+    done = subprocess.run([PIANOLA, *words, "--json"], capture_output=True, text=True, timeout=300)
+    if done.returncode:
+        return {"error": [line for line in done.stderr.splitlines() if "error" in line][-1:]}
+    return json.loads(done.stdout)
+
+
+def losses(folder, schedule):
+    """Trains under a schedule. Returns the losses, the microbatches of a step, and what `run` says."""
+    table = f"{folder}/losses.tsv"
+    compare = ["--compare"] if SCHEDULES[schedule] is not None else []
+    result = run("run", str(ROOT / f"schedules/{schedule}.lua"), "--model", f"{folder}/model.lua", "--weights",
+                 f"{folder}/model.safetensors", "--data", DATA, "--steps", str(STEPS), "--losses", table, *compare)
+    if "error" in result:
+        return [], 0, result
+    rows = [line.split("\t") for line in open(table)][1:]
+    return [float(r[2]) for r in rows], int(rows[0][1]), result
+
+
+def made(make, layers):
+    torch.manual_seed(0)
+    model = make()
+    with torch.no_grad():  # norms and biases that are not trivial
+        for p in model.parameters():
+            if p.dim() == 1:
+                p.add_(0.1 * torch.randn(p.shape))
+    return model
+
+
+def check(name, make, layers, folder):
+    """Exports and trains a model. Returns a row of the table."""
+    began = time.time()
+    model = made(make, layers)
+    inputs = {"tokens" if make is SmallGPT else "input_ids": torch.randint(256, (ROWS, CONTEXT))}
+    export(model, layers, inputs, out=folder, quiet=True)
+    exported, row, eager = time.time() - began, {}, {}
+    for schedule, exact in SCHEDULES.items():
+        got, batches, result = losses(folder, schedule)
+        if "error" in result:
+            refused = exact is None and "token table" in str(result["error"])
+            expect(f"{name}, {schedule}", refused, result["error"])
+            row[schedule] = "refused"
+            continue
+        if exact is None:
+            expect(f"{name}, {schedule}: trains", all(map(math.isfinite, got)) and got[-1] < got[0], got)
+            row[schedule] = f"{got[0]:.2f} to {got[-1]:.2f}"
+            continue
+        if batches not in eager:
+            eager[batches] = train(made(make, layers), microbatches(DATA, CONTEXT, ROWS), STEPS, batches, RATE)
+        worst = max(abs(a / b - 1) for a, b in zip(got, eager[batches]))
+        row[schedule] = f"{worst:.1e}"
+        expect(f"{name}, {schedule}: PyTorch's losses", len(got) == STEPS and worst < 1e-5, f"differ by {worst:.1e}")
+        bits = result["one_rank_same_weights"]
+        expect(f"{name}, {schedule}: one rank's bits", bits or not exact, result.get("one_rank_largest_difference"))
+    return exported, row
+
+
+def main():
+    wanted = sys.argv[3:] or list(MODELS)
+    print(f"{'model':14}{'export':>8}" + "".join(f"{s:>14}" for s in SCHEDULES))
+    for name in wanted:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                seconds, row = check(name, *MODELS[name], folder)
+            except Exception as e:
+                expect(name, False, f"{type(e).__name__}: {str(e)[:600]}")
+                continue
+            print(f"{name:14}{seconds:7.1f}s" + "".join(f"{row[s]:>14}" for s in SCHEDULES), flush=True)
+    finish()
+
+
+main()

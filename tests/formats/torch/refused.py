@@ -1,0 +1,166 @@
+"""Models that pianola-export refuses: each error must say where the reason is. Nothing may be written. refused.py"""
+
+import pathlib
+import re
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(ROOT / "export"), str(ROOT / "export" / "examples")]
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from judge import expect, finish
+from pianola_export import ExportError, export
+from small_gpt import SmallGPT
+
+
+class Model(nn.Module):
+    """A model of two layers, of which a case replaces parts."""
+
+    def __init__(self, layer=lambda: nn.Linear(16, 16), vocab=32):
+        super().__init__()
+        self.tokens, self.norm, self.head = nn.Embedding(vocab, 16), nn.LayerNorm(16), nn.Linear(16, 32)
+        self.layers = nn.ModuleList(layer() for _ in range(2))
+
+    def forward(self, tokens):
+        x = self.tokens(tokens)
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(self.norm(x))
+
+
+class Layer(nn.Module):
+    def __init__(self, f, parameters=1):
+        super().__init__()
+        self.f, self.w = f, nn.ParameterList(nn.Parameter(torch.randn(16, 16)) for _ in range(parameters))
+
+    def forward(self, x, *more):
+        return self.f(x @ self.w[0], *more) + sum(w.sum() for w in self.w)
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(8)
+
+    def forward(self, x):
+        return self.norm(x)
+
+
+def plain(f, parameters=1):
+    return lambda: Model(lambda: Layer(f, parameters))
+
+
+class Padded(Model):
+    def forward(self, tokens):
+        mask = (tokens != 0).float()[..., None]
+        x = self.tokens(tokens)
+        for layer in self.layers:
+            x = layer(x, mask)
+        return self.head(self.norm(x))
+
+
+class Positions(Model):
+    def forward(self, tokens):
+        x = self.tokens(tokens) + tokens.cumsum(1)[..., None].float()
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(self.norm(x))
+
+
+class Between(Model):
+    def forward(self, tokens):
+        x = self.tokens(tokens)
+        for layer in self.layers:
+            x = layer(2 * x)
+        return self.head(self.norm(x))
+
+
+class Twice(Model):
+    def forward(self, tokens):
+        x = self.tokens(tokens)
+        for layer in (*self.layers, *self.layers):
+            x = layer(x)
+        return self.head(self.norm(x))
+
+
+class OneHot(Model):
+    def forward(self, tokens):
+        x = F.one_hot(tokens, 32).float() @ self.tokens.weight
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(self.norm(x))
+
+
+class NoOutput(Model):
+    def forward(self, tokens):
+        x = self.tokens(tokens)
+        for layer in self.layers:
+            x = layer(x)
+        return self.norm(x) @ self.head.weight.T
+
+
+def shared():
+    model = Model()
+    model.layers[1].weight = model.layers[0].weight
+    return model
+
+
+def frozen():
+    model = Model()
+    model.layers[1].weight.requires_grad_(False)
+    return model
+
+
+def dictionary(model):
+    forward = model.forward
+    model.forward = lambda tokens: {"scores": forward(tokens)}
+    return model
+
+
+CASES = {
+    "a path that is not there": (Model, "blocks", "layers = 'blocks': Model has no attribute `blocks`; name the list"),
+    "a module that is no list": (Model, "norm", "layers = 'norm' is a LayerNorm; name the ModuleList"),
+    "dropout": (plain(lambda x: F.dropout(x, 0.1)), "layers", r"layers.0: draws random numbers .*; call model.eval\(\)"),
+    "a branch on values": (plain(lambda x: x if x.sum() > 0 else -x), "layers", "layers.0: cannot be traced: .* not on values"),
+    "a shape that depends on values": (plain(lambda x: x[x > 0].sum() + x), "layers", "layers.0: cannot be traced"),
+    "a buffer that changes": (lambda: Model(Counting), "layers", "layers.0: cannot be traced: .*mutations"),
+    "an operation that the runtime lacks": (plain(lambda x: x.topk(16).values), "layers",
+                                            "block: its compiled code calls aoti_torch_cpu_topk, which Pianola's runtime"),
+    "a tensor made in between": (plain(lambda x: x @ torch.linalg.inv(torch.eye(16))), "layers", "layers.0: cannot be traced: PyTorch finds"),
+    "33 parameters": (plain(lambda x: x, 33), "layers", "layers.0: has 33 parameters, but a unit has at most 32"),
+    "a mask of the tokens": (lambda: Padded(lambda: Layer(lambda x, m: x * m)), "layers", r"layers.0: its argument .* depends on the tokens"),
+    "positions of the tokens": (Positions, "layers", "embed: reads the tokens beside their vectors"),
+    "something between layers": (Between, "layers", "what stands between layers cannot be exported"),
+    "layers that run twice": (Twice, "layers", r"run in the order \[0, 1, 0, 1\]"),
+    "no embedding": (OneHot, "layers", "no embedding reads the batch's tokens"),
+    "no linear output": (NoOutput, "layers", "no linear layer after the last layer makes the logits"),
+    "another vocabulary": (lambda: Model(vocab=40), "layers", "tokens.weight has 40 tokens, but the logits have 32"),
+    "no logits": (lambda: dictionary(Model()), "layers", "returns a dict without logits"),
+    "a shared parameter": (shared, "layers", "layers.1: parameter weight is also layers.0's"),
+    "a frozen parameter": (frozen, "layers", "layers.1: parameter weight is frozen"),
+    "half precision": (lambda: Model().bfloat16(), "layers", "parameter weight is torch.bfloat16; call model.float"),
+}
+
+
+def error_of(make, layers, folder, **more):
+    try:
+        export(make(), layers, {"tokens": torch.randint(1, 32, (2, 8))}, folder, quiet=True, **more)
+    except ExportError as e:
+        return str(e).replace("\n", " ")
+    return "no error"
+
+
+for name, (make, layers, must) in CASES.items():
+    if sys.argv[1:] and name not in sys.argv[1:]:
+        continue
+    with tempfile.TemporaryDirectory() as room:
+        torch.manual_seed(0)
+        error = error_of(make, layers, f"{room}/model")
+        expect(name, bool(re.search(must, error)), error[:500])
+        expect(f"{name}: nothing written", not pathlib.Path(f"{room}/model").exists(), "a folder")
+expect("a machine", "choose one of x86-64, x86-64-v3" in error_of(SmallGPT, "blocks", "none", machine="arm"), "")
+finish()
