@@ -27,6 +27,8 @@ class Unit:
     graphs: dict  # of Planned, by function
     parameters: list  # of (name, parameter)
     library: pathlib.Path
+    sha256: str
+    frozen: list  # of names
     rows: int
     columns_in: int
     columns_out: int
@@ -60,14 +62,22 @@ def values_of(part, parts):
     """Runs a part's graphs in PyTorch. Returns all values, by kind."""
     generator = torch.Generator().manual_seed(1)
     values = {("x", None): part.x, **{("constant", n): t for n, t in parts.constants.items()},
-              **{("w", n): p.detach() for n, p in parts.parameters.items()}}
-    for name, graph in parts.graphs.items():
-        with torch.no_grad():
-            values.update(zip(graph.outputs, graph.module(*[values[k] for k in graph.inputs])))
-        if name == "forward":
-            y = values["y", None]
-            values["dy", None] = torch.randn(y.shape, generator=generator)
+              **{("w" if p.requires_grad else "frozen", n): p.detach() for n, p in parts.parameters.items()}}
+    for graph in parts.graphs.values():
+        for kind, n in zip(graph.inputs, graph.module.graph.nodes):
+            if kind[0] == "random":
+                values[kind] = torch.rand(n.meta["val"].shape, generator=generator)
+    for op in ("forward", "input", "weight"):
+        if op in parts.graphs:
+            values.update(zip(parts.graphs[op].outputs, run_traced(parts.graphs[op], values)))
+        if op == "forward":
+            values["dy", None] = torch.randn(values["y", None].shape, generator=generator)
     return values
+
+
+def run_traced(graph, values):
+    with torch.no_grad():
+        return graph.module(*[values[k] for k in graph.inputs])
 
 
 def eager(part, dy):
@@ -101,26 +111,39 @@ def build_unit(builder, name, part, parts):
         t = values[kind]
         flat = torch.as_strided(t, (nbytes(t) // t.element_size(),), (1,)).contiguous()
         blob[constant_at[kind]: constant_at[kind] + nbytes(t)] = bytes(flat.view(torch.uint8).numpy()) if t.numel() else b""
-    at, w_at, dw_at = 0, {}, {}
+    offset = stash_at | extra_at | constant_at
+    ends = {"w": 0, "frozen": 0}
     for n, p in parts.parameters.items():
-        w_at["w", n] = dw_at["dw", n] = at
-        at += 4 * p.numel()
-    offset = stash_at | extra_at | constant_at | w_at | {("dw", n): o for (_, n), o in w_at.items()}
+        kind = "w" if p.requires_grad else "frozen"
+        offset[kind, n] = offset["dw", n] = ends[kind]
+        ends[kind] += 4 * p.numel()
     functions = {f"{name}_{op}": g for op, g in parts.graphs.items()}
     codes = {f: generate(f, g, [values[k] for k in g.inputs], builder.bits) for f, g in functions.items()}
     library = builder.library(name, codes, bytes(blob))
-    wanted, planned, computed = eager(part, values["dy", None]), {}, {}
+    randoms = sorted(k for k in values if k[0] == "random")
+    random_at, drawn = layout(randoms, values)
+    offset |= random_at
+    # Random numbers differ from autograd's own, so these are compared with the traced graphs.
+    wanted = eager(part, values["dy", None]) if not randoms else {k: values[k] for g in parts.graphs.values() for k in g.outputs}
+    planned, computed = {}, {}
     for (op, graph), function in zip(parts.graphs.items(), functions):
-        recorded = builder.record(function, library, [values[k] for k in graph.inputs], [values[k] for k in graph.outputs])
-        computed.update(zip(graph.outputs, recorded[2]))
+        expected = run_traced(graph, values)
+        recorded = builder.record(function, library, [values[k] for k in graph.inputs], expected)
+        if op == "validate":
+            wanted["y", op], computed["y", op] = expected[0], recorded[2][0]
+        else:
+            computed.update(zip(graph.outputs, recorded[2]))
         inputs = [(k[0], offset.get(k, 0), values[k]) for k in graph.inputs]
         outputs = [(k[0], offset.get(k, 0), nbytes(values[k])) for k in graph.outputs]
-        planned[op] = plan(function, inputs, outputs, recorded, RECORD)
+        reads_random = any(k[0] == "random" for k in graph.inputs)
+        planned[op] = plan(function, inputs, outputs, recorded, RECORD, drawn // 4 if reads_random else 0)
     reads = {k[0] for op in ("input", "weight") if op in parts.graphs for k in parts.graphs[op].inputs}
     y = values["y", None]
     three = [planned[op].work if op in planned else 0 for op in ("forward", "input", "weight")]
+    three[0] = max(three[0], planned["validate"].work if "validate" in planned else 0)
     flop = [parts.graphs[op].flop if op in parts.graphs else 0 for op in ("forward", "input", "weight")]
-    unit = Unit(name, planned, list(parts.parameters.items()), library, part.x.numel() // part.x.shape[-1],
+    unit = Unit(name, planned, list(parts.parameters.items()), library, hashlib.sha256(library.read_bytes()).hexdigest(),
+                [n for n, p in parts.parameters.items() if not p.requires_grad], part.x.numel() // part.x.shape[-1],
                 part.x.shape[-1], y.shape[-1], "".join(k for k in "xy" if k in reads), stash, extra, three, flop)
     return unit, largest_error(wanted, computed)
 
@@ -130,7 +153,7 @@ def largest_error(wanted, computed):
     rounding, as of a key's bias, are compared with the largest one."""
     most = max((float(t.abs().max()) for (kind, _), t in wanted.items() if kind == "dw"), default=0.0)
     floor = {"dw": 1e-3 * most}
-    return max(float((computed[k] - t).abs().max()) / max(float(t.abs().max()), floor.get(k[0], 0.0), 1e-30)
+    return max(float((computed[k].float() - t.float()).abs().max()) / max(float(t.float().abs().max()), floor.get(k[0], 0.0), 1e-30)
                for k, t in wanted.items())
 
 
@@ -141,7 +164,7 @@ def fingerprint(part, parts):
         metas = [(str(n.meta["val"].shape), str(n.meta["val"].stride()), str(n.meta["val"].dtype))
                  for n in g.module.graph.nodes if n.op == "placeholder"]
         h.update(repr((op, g.module.code, g.inputs, g.outputs, metas)).encode())
-    h.update(repr([(n, p.shape) for n, p in parts.parameters.items()]).encode())
+    h.update(repr([(n, p.shape, p.requires_grad) for n, p in parts.parameters.items()]).encode())
     for n, t in parts.constants.items():
         h.update(n.encode() + bytes(t.contiguous().flatten().view(torch.uint8).numpy()))
     return h.hexdigest()
@@ -164,8 +187,6 @@ def check_parameters(part, parts, seen):
     for n, p in parts.parameters.items():
         if p.dtype != torch.float32:
             raise ExportError(f"{part.where or part.name}: parameter {n} is {p.dtype}; call model.float()")
-        if not p.requires_grad:
-            raise ExportError(f"{part.where or part.name}: parameter {n} is frozen, which is not supported yet")
         if id(p) in seen:
             raise ExportError(f"{part.where or part.name}: parameter {n} is also {seen[id(p)]}'s; of shared parameters "
                               "only a token table that is the output matrix can be exported")
@@ -198,6 +219,9 @@ def export(model, layers="model.layers", batch=None, out="model", machine="x86-6
     parts = cut(model, layers, batch)
     tell(f"cut: {len(parts.parts)} parts, tokens {parts.table}, output {parts.output}{', tied' if parts.tied else ''}")
     tokens = next(v for v in batch.values() if not v.is_floating_point())
+    for name in (parts.table, parts.output):
+        if not model.get_parameter(name).requires_grad:
+            raise ExportError(f"{name} is frozen; a token table and an output matrix are trained: let them require gradients")
     units, listed, seen = {}, [], {id(model.get_parameter(parts.table)): "the token table"}
     with tempfile.TemporaryDirectory() as folder:
         builder = Builder(folder, machine)
@@ -209,7 +233,7 @@ def export(model, layers="model.layers", batch=None, out="model", machine="x86-6
                 listed.append((f"unembedding {{}}" if parts.tied else
                                f'linear {{ width = {parts.vocab}, bias = {str(parts.biased).lower()}, hf = "{where}" }}', None))
                 continue
-            graphs = split(part)
+            graphs = split(part, model)
             check_constants(part, graphs, batch, tokens)
             check_parameters(part, graphs, seen)
             prefix = part.where or prefix_of(graphs.parameters)
@@ -238,7 +262,7 @@ def shortened(part, graphs, prefix):
     """Returns a part and its graphs with their parameters' names without a prefix."""
     short = lambda n: n[len(prefix) + 1:] if prefix and n.startswith(prefix + ".") else n
     for g in graphs.graphs.values():
-        g.inputs = [(k, short(n)) if k == "w" else (k, n) for k, n in g.inputs]
+        g.inputs = [(k, short(n)) if k in ("w", "frozen") else (k, n) for k, n in g.inputs]
         g.outputs = [(k, short(n)) if k == "dw" else (k, n) for k, n in g.outputs]
     return (dataclasses.replace(part, parameters={short(n): p for n, p in part.parameters.items()}),
             dataclasses.replace(graphs, parameters={short(n): p for n, p in graphs.parameters.items()}))

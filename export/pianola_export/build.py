@@ -64,6 +64,8 @@ class Planned:
     dx: int
     dw: int
     floats: int
+    random: int
+    randoms: int
     work: int
 
 
@@ -195,6 +197,9 @@ class Builder:
         record.restype = ctypes.c_int64
         n = record(name.encode(), run, ctypes.c_int64(len(tensors)), data, inputs, ctypes.c_int64(len(expected)),
                    outputs, made, ctypes.c_int64(len(made)), ctypes.byref(most))
+        if n < 0:
+            self.recorder.record_fault.restype = ctypes.c_char_p
+            raise ExportError(f"{self.recorder.record_fault().decode()}; write that part of the model with other operations")
         results = []
         for o, t in zip(outputs, expected):
             size, stride = list(o.size[: o.dims]), list(o.stride[: o.dims])
@@ -229,8 +234,9 @@ def place(allocations):
     return {i: at for at, _, _, _, i in placed}, total
 
 
-def plan(name, inputs, outputs, recorded, record_bytes):
-    """Returns the plan of a graph. inputs: (space, offset, tensor); outputs: (space, offset, bytes)."""
+def plan(name, inputs, outputs, recorded, record_bytes, randoms):
+    """Returns the plan of a graph. inputs: (space, offset, tensor); outputs: (space, offset, bytes); randoms: the unit's
+    random numbers, if the graph reads any."""
     allocations, records, _, most = recorded
     places = {}
     for (space, offset, size), (allocation, at) in zip(outputs, records):
@@ -243,5 +249,7 @@ def plan(name, inputs, outputs, recorded, record_bytes):
     dx = pool + aligned(most * record_bytes)
     dw = dx + sum(aligned(size) for space, _, size in outputs if space == "dx")
     grads = sum(size for space, _, size in outputs if space == "dw")
+    random = dw + aligned(grads)
+    inputs = [("work", random + offset, t) if space == "random" else (space, offset, t) for space, offset, t in inputs]
     return Planned(name, inputs, [(*places[i], a[0]) for i, a in enumerate(allocations)],
-                   [(s, o) for s, o, _ in outputs], most, pool, dx, dw, grads // 4, dw + aligned(grads))
+                   [(s, o) for s, o, _ in outputs], most, pool, dx, dw, grads // 4, random, randoms, random + aligned(4 * randoms))

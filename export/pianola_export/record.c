@@ -2,12 +2,23 @@
 #include "aoti_state.h"
 #include "layers/product.h"
 #include "store/fault.h"
+#include <setjmp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- what aoti.c needs of the runtime ---- */
 
-void fault_tell(const char *message) { (void)message; }
+static jmp_buf *after_fault;
+static char fault[512];
+
+/* Ends the recording: an error of the runtime would end the process after this. */
+void fault_tell(const char *message) {
+    snprintf(fault, sizeof fault, "%s", message);
+    if (after_fault)
+        longjmp(*after_fault, 1);
+}
+const char *record_fault(void) { return fault; }
 
 void host_product(struct product p) {
     for (int i = 0; i < p.m; i++)
@@ -54,8 +65,8 @@ struct recorded_output {
     char *data;
 };
 
-/* Runs a graph and records its allocations, which it leaves for the caller to read and to free. Returns their number.
- * most: is set to the most tensors at once. */
+/* Runs a graph and records its allocations, which it leaves for the caller to read and to free. Returns their number,
+ * or -1 if the runtime refuses what the graph does. most: is set to the most tensors at once. */
 int64_t record(const char *name, aoti_function *run, int64_t inputs, char **data, const struct aoti_input *shape,
                int64_t outputs, struct recorded_output *output, struct recorded *made, int64_t capacity,
                int64_t *most) {
@@ -64,6 +75,10 @@ int64_t record(const char *name, aoti_function *run, int64_t inputs, char **data
     struct aoti_state state = {.name = name, .place = record_place, .drop = record_drop, .self = &r};
     struct aoti_tensor **handle = calloc((size_t)(inputs + outputs + 1), sizeof *handle);
     char *pool = aligned_alloc(64, (size_t)POOL * AOTI_RECORD);
+    jmp_buf here;
+    after_fault = &here;
+    if (setjmp(here))
+        return -1;
     aoti_begin(&state, pool, POOL);
     for (int64_t i = 0; i < inputs; i++)
         handle[i] = aoti_operand(data[i], &shape[i]);
@@ -81,6 +96,7 @@ int64_t record(const char *name, aoti_function *run, int64_t inputs, char **data
     }
     *most = state.most;
     aoti_end();
+    after_fault = NULL;
     free(pool);
     free(handle);
     return r.n;

@@ -2,6 +2,7 @@
 gradients. What F and I compute and a later graph reads is kept in between: the stash, and what I leaves for W."""
 
 import collections
+import contextlib
 import dataclasses
 import math
 import operator
@@ -17,13 +18,13 @@ from .cut import ExportError, compiling
 aten = torch.ops.aten
 PIECES = {aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int}  # views, of which one is a getitem
 MORE_VIEWS = {aten.reshape.default, aten._unsafe_view.default}
-RANDOM = ("rand", "bernoulli", "dropout", "seed", "multinomial", "normal_")
+RANDOM = ("rand", "bernoulli", "dropout", "seed", "multinomial", "normal_")  # but for aten.rand, which dropout draws
 
 
 @dataclasses.dataclass
 class Graph:
-    """A graph. inputs: for each placeholder, what it is: ("x", None), ("dy", None), ("w", name), ("constant", name),
-    ("y", None), or ("stash", i) and ("extra", i), kept value number i. outputs: ("y", None), ("dx", None), ("dw",
+    """A graph. inputs: for each placeholder, what it is: ("x", None), ("dy", None), ("w", name), ("frozen", name), ("constant", name),
+    ("y", None), ("random", i), uniform numbers, or ("stash", i) and ("extra", i), kept value number i. outputs: ("y", None), ("dx", None), ("dw",
     name), or kept values."""
 
     module: fx.GraphModule
@@ -34,7 +35,8 @@ class Graph:
 
 @dataclasses.dataclass
 class Split:
-    """A part's graphs, by name: forward, input, and weight unless it has no parameters. constants: their values."""
+    """A part's graphs, by name: forward, input, weight unless it trains no parameters, and validate, the forward without
+    dropout, if it has that. constants: their values."""
 
     graphs: dict
     constants: dict
@@ -73,7 +75,7 @@ def trace(part):
         reason = str(e).strip().split("\n")[0]
         raise ExportError(f"{part.where or part.name}: cannot be traced: {type(e).__name__}: {reason}; what a model "
                           "computes may depend on shapes, but not on values") from e
-    kinds = [("x", None), *[("constant", n) for n in part.constants], *[("w", n) for n in part.parameters], ("dy", None)]
+    kinds = [("x", None), *[("constant", n) for n in part.constants], *[("w" if p.requires_grad else "frozen", n) for n, p in part.parameters.items()], ("dy", None)]
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     if len(placeholders) != len(kinds):
         raise ExportError(f"{part.where or part.name}: cannot be traced: PyTorch finds {len(placeholders)} inputs instead of "
@@ -85,10 +87,22 @@ def trace(part):
             kind[n] = ("constant", n.target)
             constants[n.target] = getattr(gm, n.target)
             n.meta.setdefault("val", constants[n.target])
+        elif n.target is aten.rand.default:
+            kind[drawn_before(gm.graph, n)] = ("random", sum(k[0] == "random" for k in kind.values()))
         elif n.op == "call_function" and any(word in str(n.target) for word in RANDOM):
-            raise ExportError(f"{part.where or part.name}: draws random numbers ({n.target}); call model.eval(), or set "
-                              "the probability of its dropout to 0")
+            raise ExportError(f"{part.where or part.name}: draws random numbers by {n.target}, and only dropout may; call "
+                              "model.eval()")
     return gm, kind, constants
+
+
+def drawn_before(graph, n):
+    """Replaces a node that draws uniform numbers with an input. Returns that."""
+    first = next(iter(graph.nodes))
+    with graph.inserting_before(first):
+        new = graph.placeholder(f"random_{n.name}")
+    new.meta["val"] = value(n)
+    n.replace_all_uses_with(new)
+    return new
 
 
 # ---- views ----
@@ -148,7 +162,7 @@ class Splitter:
         inputs = closure([self.dx]) - forward
         weights = closure(self.dw.values()) - forward - inputs
         # W has no weights: what reads them is I's, and so is an operation of which I reads another result.
-        own = {n for n, kind in self.kind.items() if kind[0] == "w"}
+        own = {n for n, kind in self.kind.items() if kind[0] in ("w", "frozen")}
         moved = {n for n in weights if not is_view(n) and not is_source(n) and any(base_of(a) in own for a in n.all_input_nodes)}
         moved |= {n for n in weights if n.target is operator.getitem and n.args[0] in inputs}
         inputs |= closure(moved) - forward
@@ -280,7 +294,7 @@ class Splitter:
         if self.dw:
             graphs["weight"] = self.build(2, [(("dw", n), d) for n, d in self.dw.items()], kept)
         read = {n for g in graphs.values() for kind, n in g.inputs if kind == "constant"}
-        used = {n for g in graphs.values() for kind, n in g.inputs if kind == "w"} | set(self.dw)
+        used = {n for g in graphs.values() for kind, n in g.inputs if kind in ("w", "frozen")} | set(self.dw)
         return Split(graphs, {n: self.constants[n].detach() for n in self.constants if n in read},
                      {n: p for n, p in self.part.parameters.items() if n in used})
 
@@ -295,5 +309,23 @@ def flop_of(n):
     return math.prod(value(n).shape)
 
 
-def split(part):
-    return Splitter(part).split()
+@contextlib.contextmanager
+def evaluating(model):
+    modes = {m: m.training for m in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for m, mode in modes.items():
+            m.training = mode
+
+
+def split(part, model):
+    splitter = Splitter(part)
+    result = splitter.split()
+    if any(kind[0] == "random" for kind in splitter.kind.values()):
+        with evaluating(model):
+            plain = Splitter(part)
+        result.graphs["validate"] = plain.build(0, [(("y", None), plain.y)], {})
+        result.constants |= {n: plain.constants[n].detach() for k, n in result.graphs["validate"].inputs if k == "constant"}
+    return result

@@ -1,6 +1,5 @@
 """Writes a model's folder: model.lua, the units' C files and libraries, and the weights."""
 
-import json
 import os
 import pathlib
 import re
@@ -40,20 +39,28 @@ def c_graph(graph, constants, machine):
     fields = [f'.name = "{name}"', f'.machine = "{machine}"', f".run = {name}_graph", f".constants = {constants}", f".input = {name}_inputs",
               f".tape = {name}_tape" if tape else "", f".output = {name}_outputs", f".inputs = {len(graph.inputs)}",
               f".outputs = {len(graph.outputs)}", f".allocations = {len(tape)}", f".tensors = {graph.tensors}",
-              f".pool = {graph.pool}", f".dx = {graph.dx}", f".dw = {graph.dw}", f".floats = {graph.floats}"]
+              f".pool = {graph.pool}", f".random = {graph.random}" if graph.randoms else "",
+              f".randoms = {graph.randoms}" if graph.randoms else "", f".dx = {graph.dx}", f".dw = {graph.dw}", f".floats = {graph.floats}"]
     return (f"\naoti_function {name}_graph;\n" + c_inputs(graph) +
             (c_places("aoti_allocation", f"{name}_tape", tape) if tape else "") +
             c_places("aoti_place", f"{name}_outputs", [at(*o) for o in graph.outputs]) +
-            f"static const struct aoti_graph {name}_plan = {{\n" + "".join(f"    {f},\n" for f in fields if f) +
-            f"}};\nvoid {name}(const struct pianola_unit_call *call);\n"
-            f"void {name}(const struct pianola_unit_call *call) {{ aoti_run(&{name}_plan, call); }}\n")
+            f"static const struct aoti_graph {name}_plan = {{\n" + "".join(f"    {f},\n" for f in fields if f) + "};\n")
+
+
+def c_function(name, plan):
+    return (f"\nvoid {name}(const struct pianola_unit_call *call);\n"
+            f"void {name}(const struct pianola_unit_call *call) {{ aoti_run({plan}, call); }}\n")
 
 
 def c_file(unit, machine):
     text = (f"/* Unit {unit.name}, compiled by PyTorch {torch.__version__} for {machine}: the plans of its graphs' memory, and "
             f"its functions.\n * Written by pianola-export. */\n#include <pianola/aoti.h>\n\n"
             f"extern const char {unit.name}_constants[];\n")
-    return text + "".join(c_graph(g, f"{unit.name}_constants", machine) for g in unit.graphs.values())
+    text += "".join(c_graph(g, f"{unit.name}_constants", machine) for g in unit.graphs.values())
+    plans = {g.name: f"&{g.name}_plan" for op, g in unit.graphs.items() if op != "validate"}
+    if "validate" in unit.graphs:
+        plans[f"{unit.name}_forward"] = f"call->seed ? &{unit.name}_forward_plan : &{unit.name}_validate_plan"
+    return text + "".join(c_function(*p) for p in plans.items())
 
 
 # ---- model.lua ----
@@ -68,11 +75,13 @@ def dims(shape):
 def lua_unit(unit):
     parameters = [f'    {{ "{name}", {", ".join(map(str, dims(p.shape)))} }},\n' for name, p in unit.parameters]
     three = lambda values: "{ " + ", ".join(f"{v:.0f}" for v in values) + " }"
-    lines = [f'  source = "units/{unit.name}.c",', f'  libraries = {{ "units/{unit.name}.so" }},',
+    lines = [f'  source = "units/{unit.name}.c",', f'  libraries = {{ {{ "units/{unit.name}.so", sha256 = "{unit.sha256}" }} }},',
              f"  in_width = {unit.columns_in}, width = {unit.columns_out}, in_rows = {unit.rows},",
-             *([f"  parameters = {{\n{''.join(parameters)}  }},".replace("\n    ", "\n    ")] if parameters else []),
+             *([f"  parameters = {{\n{''.join(parameters)}  }},"] if parameters else []),
+             *([f"  frozen = {{ {', '.join(map(repr, unit.frozen))} }}, data = \"model.safetensors\",".replace("'", '"')]
+               if unit.frozen else []),
              f'  keeps = "{unit.keeps}", stash = {unit.stash}, extra = {unit.extra}, work = {three(unit.work)},',
-             f"  flop = {three(unit.flop)},"]
+             f"  flop = {three(unit.flop)},", *(['  side = { "seed" },'] if "validate" in unit.graphs else [])]
     body = "\n".join("  " + line for line in "\n".join(lines).split("\n"))
     return f"local function {unit.name}(hf)\n  return unit {{\n{body}\n    hf = hf,\n  }}\nend\n"
 

@@ -5,6 +5,7 @@
  * tape was recorded, or that this runtime cannot do what the graph wants. */
 #include "aoti_state.h"
 #include "store/fault.h"
+#include "store/hash.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,8 +20,8 @@ void aoti_fail(const char *fmt, ...) {
     va_start(ap, fmt);
     vsnprintf(why + n, sizeof why - (size_t)n, fmt, ap);
     va_end(ap);
-    fprintf(stderr, "pianola: error: %s\n", why);
     fault_tell(why);
+    fprintf(stderr, "pianola: error: %s\n", why);
     _exit(2);
 }
 
@@ -145,8 +146,9 @@ static char *place_in_call(const struct replay *replay, struct aoti_place place)
     /* clang-format off */
     const void *base[] = {
         [AOTI_X] = c->x, [AOTI_Y] = c->y, [AOTI_STASH] = c->stash, [AOTI_EXTRA] = c->extra, [AOTI_WORK] = work,
-        [AOTI_W] = c->w, [AOTI_DW] = c->add ? work + replay->graph->dw : c->dw, [AOTI_DY] = c->dy,
-        [AOTI_DX] = c->dx ? c->dx : work + replay->graph->dx, [AOTI_CONSTANT] = replay->graph->constants,
+        [AOTI_W] = c->w, [AOTI_FROZEN] = c->frozen, [AOTI_DW] = c->add ? work + replay->graph->dw : c->dw,
+        [AOTI_DY] = c->dy, [AOTI_DX] = c->dx ? c->dx : work + replay->graph->dx,
+        [AOTI_CONSTANT] = replay->graph->constants,
     };
     /* clang-format on */
     return (char *)(uintptr_t)base[place.space] + place.offset;
@@ -177,6 +179,13 @@ static bool has_level(const char *machine) {
 #endif
 }
 
+/* Draws the graph's random numbers, which are the same in every graph of the unit. */
+static void draw_uniform(const struct aoti_graph *graph, const struct pianola_unit_call *call) {
+    float *number = (float *)(void *)((char *)call->work + graph->random);
+    for (int64_t i = 0; i < graph->randoms; i++)
+        number[i] = (float)(host_hash(*call->seed, (uint64_t)i) >> 40) * 0x1p-24f;
+}
+
 enum { MOST_INPUTS = 256, MOST_OUTPUTS = 128 };
 
 void aoti_run(const struct aoti_graph *graph, const struct pianola_unit_call *call) {
@@ -192,6 +201,7 @@ void aoti_run(const struct aoti_graph *graph, const struct pianola_unit_call *ca
     if (graph->inputs > MOST_INPUTS || graph->outputs > MOST_OUTPUTS)
         aoti_fail("it has %d inputs and %d outputs; at most %d and %d are supported", graph->inputs, graph->outputs,
                   MOST_INPUTS, MOST_OUTPUTS);
+    draw_uniform(graph, call);
     for (int32_t i = 0; i < graph->inputs; i++)
         in[i] = aoti_operand(place_in_call(&replay, graph->input[i].place), &graph->input[i]);
     if (graph->run(in, out) != 0)

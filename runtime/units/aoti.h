@@ -12,7 +12,19 @@
 enum { AOTI_DIMS = 8 }; /* most dimensions of a tensor */
 
 /* The operands of a call that hold a graph's tensors; the last one is the graph's own constants. */
-enum aoti_space { AOTI_X, AOTI_Y, AOTI_STASH, AOTI_EXTRA, AOTI_WORK, AOTI_W, AOTI_DW, AOTI_DY, AOTI_DX, AOTI_CONSTANT };
+enum aoti_space {
+    AOTI_X,
+    AOTI_Y,
+    AOTI_STASH,
+    AOTI_EXTRA,
+    AOTI_WORK,
+    AOTI_W,
+    AOTI_FROZEN,
+    AOTI_DW,
+    AOTI_DY,
+    AOTI_DX,
+    AOTI_CONSTANT
+};
 struct aoti_place {
     int32_t space;  /* enum aoti_space */
     int64_t offset; /* bytes */
@@ -43,10 +55,11 @@ struct aoti_graph {
     const struct aoti_allocation *tape;
     const struct aoti_place *output; /* where each output must begin */
     int32_t inputs, outputs, allocations;
-    int32_t tensors;    /* most tensors that exist at once, inputs included */
-    int64_t pool;       /* offset of their records in work: AOTI_RECORD bytes each */
-    int64_t dx;         /* offset in work of a place for dx, for calls that have none */
-    int64_t dw, floats; /* offset in work of a place for dw, for calls that add to it; numbers of dw */
+    int32_t tensors;         /* most tensors that exist at once, inputs included */
+    int64_t pool;            /* offset of their records in work: AOTI_RECORD bytes each */
+    int64_t dx;              /* offset in work of a place for dx, for calls that have none */
+    int64_t dw, floats;      /* offset in work of a place for dw, for calls that add to it; numbers of dw */
+    int64_t random, randoms; /* offset in work of uniform numbers from 0 to below 1, for dropout; their number */
 };
 enum { AOTI_RECORD = 192 };
 

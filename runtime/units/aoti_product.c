@@ -75,15 +75,49 @@ int32_t aoti_torch_cpu_bmm_out(handle out, handle a, handle b) {
     return OK;
 }
 
-/* Computes out = c + a b. c is copied to out first, unless it is a row: that is added as a bias. */
+/* Computes out = alpha out + beta c. */
+static void scale_and_add(handle out, const struct aoti_tensor *c, float alpha, float beta) {
+    int64_t at[AOTI_DIMS] = {0}, n = 1;
+    for (int32_t d = 0; d < out->dims; d++)
+        n *= out->size[d];
+    for (int64_t k = 0; k < n; k++) {
+        int64_t i = 0, j = 0;
+        for (int32_t d = 0; d < out->dims; d++) {
+            i += at[d] * out->stride[d];
+            j += at[d] * c->stride[d];
+        }
+        float *to = (float *)(void *)out->data + i;
+        *to = alpha * *to + (beta != 0 ? beta * ((const float *)(const void *)c->data)[j] : 0);
+        for (int32_t d = out->dims - 1; d >= 0 && ++at[d] == out->size[d]; d--)
+            at[d] = 0;
+    }
+}
+
+static bool is_same(const struct aoti_tensor *a, const struct aoti_tensor *b) {
+    return a->data == b->data && memcmp(a->stride, b->stride, sizeof a->stride) == 0;
+}
+
+/* Computes out = beta c + alpha a b, where c may be out itself. If alpha and beta are 1, c is copied to out first,
+ * unless it is a row: that is added as a bias. */
 static int32_t product_plus(handle out, handle c, handle a, handle b, double beta, double alpha) {
-    if (alpha != 1 || beta != 1)
-        aoti_fail("a sum of %g times a tensor and %g times a product, which is not supported", beta, alpha);
-    const struct aoti_tensor wide = aoti_broadcast(c, out);
+    struct aoti_tensor wide = aoti_broadcast(c, out);
     const bool row = out->dims == 2 && wide.stride[0] == 0 && wide.stride[1] == 1 && out->stride[1] == 1;
-    if (!row && (wide.data != out->data || memcmp(wide.stride, out->stride, sizeof wide.stride) != 0))
-        aoti_copy(out, &wide);
-    multiply_all(out, a, b, (struct plus){!row, row ? (const float *)(void *)wide.data : NULL});
+    if (alpha == 1 && beta == 1) {
+        if (!row && !is_same(&wide, out))
+            aoti_copy(out, &wide);
+        multiply_all(out, a, b, (struct plus){!row, row ? (const float *)(void *)wide.data : NULL});
+        return OK;
+    }
+    handle old = NULL;
+    if (wide.data == out->data) {
+        old = aoti_allocate(FLOAT32, out->dims, out->size, out->stride);
+        aoti_copy(old, &wide);
+        wide = *old;
+    }
+    multiply_all(out, a, b, (struct plus){false, NULL});
+    scale_and_add(out, &wide, (float)alpha, (float)beta);
+    if (old)
+        aoti_delete(old);
     return OK;
 }
 int32_t aoti_torch_cpu_addmm_out(handle out, handle c, handle a, handle b, double beta, double alpha) {

@@ -45,8 +45,30 @@ def of(kind, layers="model.layers", **config):
     return lambda: getattr(T, kind)(getattr(T, name)(**config)), layers
 
 
+
+
+class Dropping(SmallGPT):
+    """The small GPT with dropout after its embedding, and in each block."""
+
+    def __init__(self):
+        super().__init__()
+        self.positions = torch.nn.Sequential(self.positions, torch.nn.Dropout(0.1))
+        for block in self.blocks:
+            block.out = torch.nn.Sequential(block.out, torch.nn.Dropout(0.2))
+
+
+def adapted():
+    """The small GPT, of whose blocks only norms and biases are trained."""
+    model = SmallGPT()
+    for name, p in model.named_parameters():
+        p.requires_grad_(p.dim() == 1 or "blocks" not in name)
+    return model
+
+
 MODELS = {
     "small GPT": (SmallGPT, "blocks"),
+    "frozen": (adapted, "blocks"),
+    "dropout": (Dropping, "blocks"),
     "Llama": of("LlamaForCausalLM", **grouped),
     "Llama, tied": of("LlamaForCausalLM", **grouped, tie_word_embeddings=True),
     "Qwen2": of("Qwen2ForCausalLM", **grouped),
@@ -110,7 +132,7 @@ def check(name, make, layers, folder):
     """Exports and trains a model. Returns a row of the table."""
     began = time.time()
     model = made(make, layers)
-    inputs = {"tokens" if make is SmallGPT else "input_ids": torch.randint(256, (ROWS, CONTEXT))}
+    inputs = {"tokens" if layers == "blocks" else "input_ids": torch.randint(256, (ROWS, CONTEXT))}
     export(model, layers, inputs, out=folder, quiet=True)
     exported, row, eager = time.time() - began, {}, {}
     for schedule, exact in SCHEDULES.items():
@@ -126,12 +148,29 @@ def check(name, make, layers, folder):
             continue
         if batches not in eager:
             eager[batches] = train(made(make, layers), microbatches(DATA, CONTEXT, ROWS), STEPS, batches, RATE)
+        if make is Dropping:
+            expect(f"{name}, {schedule}: trains", got[-1] < got[0] - 1, got)
+            expect(f"{name}, {schedule}: one rank's bits", result["one_rank_same_weights"] or not exact, "others")
+            row[schedule] = f"{got[0]:.2f} to {got[-1]:.2f}"
+            continue
         worst = max(abs(a / b - 1) for a, b in zip(got, eager[batches]))
         row[schedule] = f"{worst:.1e}"
         expect(f"{name}, {schedule}: PyTorch's losses", len(got) == STEPS and worst < 1e-5, f"differ by {worst:.1e}")
         bits = result["one_rank_same_weights"]
         expect(f"{name}, {schedule}: one rank's bits", bits or not exact, result.get("one_rank_largest_difference"))
+    if make is Dropping:
+        check_validation(name, model, folder)
     return exported, row
+
+
+def check_validation(name, model, folder):
+    """Compares the loss of the first step's microbatches, in which nothing is dropped."""
+    result = run("run", str(ROOT / "schedules/serial.lua"), "--model", f"{folder}/model.lua", "--weights",
+                 f"{folder}/model.safetensors", "--data", DATA, "--steps", "0")
+    model.eval()
+    few = itertools.islice(microbatches(DATA, CONTEXT, ROWS), 8)
+    must = [torch.nn.functional.cross_entropy(model(t).flatten(0, 1), y.flatten()).item() for t, y in few]
+    expect(f"{name}: PyTorch's loss without dropout", abs(result.get("loss", 0) / (sum(must) / 8) - 1) < 1e-6, result)
 
 
 def main():
