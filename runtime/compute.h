@@ -56,6 +56,10 @@ static inline bool uses_table(const struct rt_model *m, const struct rt_stage *s
 struct rt_batch {
     const int32_t *token, *target; /* INPUT_TOKENS: rows each */
     const float *x, *y;            /* INPUT_INTEGERS: rows x features each */
+    const char *inputs;            /* the model's inputs of units, one after the other; NULL: none */
+    /* With labels: the targets over which the loss is a mean, of the whole step or, if updates are within it, of the
+     * microbatch. NULL: all count. */
+    const int64_t *counted;
 };
 
 /* Tokens that routes have sent to experts: pairs of a token and an expert, and how many of these found no room. */

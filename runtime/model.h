@@ -236,11 +236,19 @@ struct rt_names {
     const char *hf, *gguf;
 };
 
+/* Numbers that units read beside x, a row for each token: floats, or integers from 0 to below - 1. */
+enum { MOST_INPUTS = 8 };
+struct rt_input {
+    const char *name;
+    int32_t columns, floats, below;
+};
+
 /* Everything about the model that a rank needs besides its stages. */
 struct rt_model {
     int32_t input;          /* enum input_kind */
     int32_t rows;           /* rows per microbatch: sequences x context for tokens */
     int32_t context, vocab; /* tokens */
+    int32_t labels;         /* tokens: whether a file gives the targets, of which negative ones do not count */
     int32_t features;       /* integers: columns of input and target */
     int32_t optimizer;      /* enum optimizer */
 #define X(name) float name;
@@ -249,12 +257,14 @@ struct rt_model {
 #define X(name) int32_t name;
     COUNTS(X)
 #undef X
-    int32_t batches;              /* microbatches per step; the loss is their mean */
-    int32_t precision;            /* enum precision */
-    int32_t update;               /* the most microbatches in an update; 0: one update ends the step */
-    int32_t slices;               /* per microbatch; 0: it is not cut */
-    int32_t output;               /* index of the linear layer before the loss; -1: none */
-    const struct rt_names *names; /* [by rt_layer.index]; NULL: no layer has any */
+    int32_t batches;                       /* microbatches per step; the loss is their mean */
+    int32_t precision;                     /* enum precision */
+    int32_t update;                        /* the most microbatches in an update; 0: one update ends the step */
+    int32_t slices;                        /* per microbatch; 0: it is not cut */
+    int32_t output;                        /* index of the linear layer before the loss; -1: none */
+    const struct rt_names *names;          /* [by rt_layer.index]; NULL: no layer has any */
+    const struct rt_input *input_of_units; /* [ninputs] */
+    int32_t ninputs;
 };
 
 /* Returns the slices of a microbatch, at least 1. */

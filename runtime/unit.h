@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 /* One operation on a microbatch. A pointer that an operation does not have is NULL. Tensors are dense, row after row,
- * in fp32, and begin at multiples of 64 bytes, except tokens, targets and the x of a model's first layer. */
+ * in fp32, and begin at multiples of 64 bytes, except tokens, targets, inputs and the x of a model's first layer. */
 struct pianola_unit_call {
     int32_t rows, out_rows; /* of x, and of y */
     int32_t in, out;        /* columns of x, and of y */
@@ -40,8 +40,9 @@ struct pianola_unit_call {
      * microbatch, equal in all operations on it; in device memory on a GPU. NULL in validations, which draw nothing. */
     const int32_t *tokens, *targets;
     const uint64_t *seed;
-    void *stream;       /* CUDA: the cudaStream_t to enqueue on; host: NULL */
-    const void *config; /* for generated units; NULL in handwritten ones */
+    const void *inputs[8]; /* the model's inputs that `side` names, in that order: rows x their columns */
+    void *stream;          /* CUDA: the cudaStream_t to enqueue on; host: NULL */
+    const void *config;    /* for generated units; NULL in handwritten ones */
 };
 typedef void pianola_unit_function(const struct pianola_unit_call *call);
 #endif

@@ -34,7 +34,8 @@ struct rt_unit {
     const char *name;
     const char *data; /* safetensors file with the parameters' initial values, under their names; NULL: none */
     const struct rt_unit_parameter *parameter;
-    int32_t nparameters, keeps, side;
+    int32_t nparameters, keeps, side, ninputs;
+    int32_t input[8]; /* [ninputs]: which of the model's inputs of units it reads */
     int64_t stash, extra, work[UNIT_OPERATIONS];
     double flop[UNIT_OPERATIONS];
     struct rt_unit_code *code;

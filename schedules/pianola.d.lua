@@ -161,6 +161,8 @@ function unroll(patterns, job) end
 ---@field precision? "fp32"|"bf16"
 ---Where stages begin, as positions in layers: `{ 3, 5 }` starts stage 1 with layers[3]. Default: evenly by cost.
 ---@field cut? integer[]
+---What units read beside the text, by name: a file FILE.NAME.npy beside each file has a row for each token.
+---@field inputs? table<string, { type: "i32"|"f32", columns?: integer, below?: integer }>
 ---Instead of layers: the costs of a chain of layers, as `pianola profile` measures them. Such a model can be scheduled,
 ---compared and partitioned, but not run. It has no optimizer: updates take no time and no memory.
 ---@field costs? pianola.costs[]
@@ -190,6 +192,7 @@ function model(fields) end
 ---@field vocab integer
 ---@field context integer tokens per sequence
 ---@field rows integer sequences per microbatch
+---@field labels? boolean whether FILE.labels.npy beside each file gives the targets; negative ones do not count
 
 ---Text: sequences of tokens. Goes with embedding first and cross_entropy last.
 ---@param fields pianola.tokens
@@ -405,7 +408,7 @@ function attention(fields) end
 ---Whether its parameters are not trained, or which are not. They are then in `data`. Default: false.
 ---@field frozen? boolean|string[]
 ---What it reads besides its input.
----@field side? ("tokens"|"targets"|"seed")[]
+---@field side? string[]
 ---Its name in files of other programs, which their parameters' names follow.
 ---@field hf? string
 ---@field gguf? string

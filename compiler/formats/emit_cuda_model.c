@@ -19,6 +19,7 @@ static const struct field_row model_fields[] = {FIELD_NAME(rt_model, input, inpu
                                                 FIELD_NUMBER(rt_model, rows),
                                                 FIELD_NUMBER(rt_model, context),
                                                 FIELD_NUMBER(rt_model, vocab),
+                                                FIELD_NUMBER(rt_model, labels),
                                                 FIELD_NUMBER(rt_model, features),
                                                 FIELD_NAME(rt_model, optimizer, optimizer_word),
 #define X(name) FIELD_REAL(rt_model, name),
@@ -32,6 +33,7 @@ static const struct field_row model_fields[] = {FIELD_NAME(rt_model, input, inpu
                                                 FIELD_NUMBER(rt_model, update),
                                                 FIELD_NUMBER(rt_model, slices),
                                                 FIELD_NUMBER(rt_model, output),
+                                                FIELD_NUMBER(rt_model, ninputs),
                                                 {.name = NULL}};
 
 static const struct field_row slot_fields[] = {
@@ -99,9 +101,16 @@ static void emit_names(struct text *t, const struct rt_names *names, int n) {
 }
 
 static void emit_model(struct text *t, const struct rt_model *m) {
+    put_word(t, m->ninputs > 0 ? "\nstatic const struct rt_input inputs[] = {\n" : "");
+    for (int k = 0; k < m->ninputs; k++) {
+        const struct rt_input *input = &m->input_of_units[k];
+        put(t, "    {\"%s\", %d, %d, %d},\n", input->name, input->columns, input->floats, input->below);
+    }
+    put_word(t, m->ninputs > 0 ? "};\n" : "");
     put_word(t, "\nstatic const struct rt_model model = {\n    ");
     put_fields(t, model_fields, m, ",\n    ");
-    put_word(t, m->names ? ",\n    .names = names,\n};\n" : ",\n};\n");
+    put_word(t, m->names ? ",\n    .names = names" : "");
+    put_word(t, m->ninputs > 0 ? ",\n    .input_of_units = inputs,\n};\n" : ",\n};\n");
 }
 
 /* The units of a program, numbered as they are written. */

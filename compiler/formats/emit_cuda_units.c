@@ -60,6 +60,10 @@ static void emit_unit(struct text *t, const struct rt_unit *unit, int number) {
     put(t, "    .keeps = %d,\n    .side = %d,\n    .stash = %lld,\n    .extra = %lld,\n", unit->keeps, unit->side,
         (long long)unit->stash, (long long)unit->extra);
     put_unit_work(t, "    .work = ", unit->work);
+    put_word(t, unit->ninputs > 0 ? "    .input = {" : "");
+    for (int i = 0; i < unit->ninputs; i++)
+        put(t, "%s%d", i ? ", " : "", unit->input[i]);
+    put_word(t, unit->ninputs > 0 ? format("},\n    .ninputs = %d,\n", unit->ninputs) : "");
     put(t, "    .code = &code_%d,\n};\n", number);
 }
 

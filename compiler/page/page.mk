@@ -6,7 +6,7 @@ LUA_SRC ?= build/lua
 # Leaves out training and everything else that needs a machine: page/absent.c reports that instead. page/compile.c
 # replaces cmd_compile.c.
 PAGE_WITHOUT := $(wildcard compiler/search/tune/*.c compiler/models/*.c) compiler/search/partition/cmd_profile.c \
-    $(patsubst %,compiler/cli/%.c,cmd_check_unit cmd_compile cmd_run redraw run_record training unit_library weights_model)
+    $(patsubst %,compiler/cli/%.c,cmd_check_unit cmd_compile cmd_run redraw run_record training unit_file unit_library weights_model)
 PAGE := $(patsubst %.c,build/page/%.o,$(filter-out $(PAGE_WITHOUT),$(wildcard compiler/*/*.c compiler/*/*/*.c)))
 # Lets Emscripten's node programs find Debian's modules, whichever node runs them.
 build/page/% build/pianola.html: export NODE_PATH := $(NODE_PATH):/usr/share/nodejs

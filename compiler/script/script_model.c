@@ -107,7 +107,7 @@ static const struct rt_unit *unit_at(struct builder *builder, int index) {
     if (part->layer.own)
         return part->layer.own;
     lua_getiuservalue(L, index, 2);
-    part->layer.own = read_unit_table(L, lua_gettop(L), part->line, &files);
+    part->layer.own = read_unit_table(L, lua_gettop(L), part->line, &builder->m->rt, &files);
     lua_pop(L, 1);
     if (builder->m->rt.precision == BF16)
         word_fail(L, part->line, "unit", "units compute in fp32: leave out the model's precision = \"bf16\"");
@@ -195,6 +195,7 @@ static void read_input(struct builder *builder) {
     rt->input = part->maker->kind;
     rt->vocab = part->model.vocab;
     rt->context = part->model.context;
+    rt->labels = part->model.labels;
     rt->features = part->model.features;
     double rows = (double)part->model.rows * (rt->input == INPUT_TOKENS ? rt->context : 1);
     if (rows > MAX_SIZE)
@@ -369,6 +370,59 @@ static void read_layers(struct builder *builder) {
     }
 }
 
+/* Reads an input of units, whose table is on top of the stack. */
+static struct rt_input read_unit_input(struct builder *builder, const char *name) {
+    static const char *const fields[] = {"columns", "type", "below", NULL};
+    lua_State *L = builder->L;
+    struct rt_model *rt = &builder->m->rt;
+    struct table t = {L, lua_gettop(L), builder->t.line, "an input of units"};
+    if (!lua_istable(L, -1))
+        field_fail(L, t.line, "inputs", "input '%s' must be a table such as { columns = 1, type = \"i32\" }, not %s",
+                   name, describe(L, -1));
+    check_fields(&t, fields);
+    struct rt_input input = {.name = name, .columns = 1, .below = rt->context};
+    if (push_field(&t, "columns") != LUA_TNIL)
+        input.columns = integer_field(&t, "columns", 1, MAX_SIZE / rt->rows);
+    if (push_field(&t, "below") != LUA_TNIL)
+        input.below = integer_field(&t, "below", 1, INT_MAX);
+    const char *type = push_field(&t, "type") == LUA_TSTRING ? lua_tostring(L, -1) : "";
+    input.floats = strcmp(type, "f32") == 0;
+    if (!input.floats && strcmp(type, "i32") != 0)
+        field_fail(L, t.line, "type", "'type' of input '%s' must be \"i32\" or \"f32\", not %s", name, describe(L, -1));
+    lua_settop(L, t.at);
+    return input;
+}
+
+/* Reads inputs = { positions = { columns = 1, type = "i32", below = 64 } }, sorted by name. */
+static void read_inputs_of_units(struct builder *builder) {
+    lua_State *L = builder->L;
+    struct rt_model *rt = &builder->m->rt;
+    int type = push_field(&builder->t, "inputs"), top = lua_gettop(L);
+    if (type == LUA_TNIL)
+        return;
+    if (type != LUA_TTABLE || rt->input != INPUT_TOKENS)
+        field_fail(L, builder->t.line, "inputs",
+                   "'inputs' must be a table such as { positions = { columns = 1, type = \"i32\" } }, for a model of "
+                   "tokens");
+    struct rt_input *input = NEW(struct rt_input, MOST_INPUTS);
+    rt->input_of_units = input;
+    push_sorted_keys(L, top);
+    for (int i = 1; lua_rawgeti(L, top + 1, i) != LUA_TNIL; i++, lua_settop(L, top + 1)) {
+        const char *name = lua_type(L, -1) == LUA_TSTRING ? copy_string(lua_tostring(L, -1)) : "";
+        if (!is_plain_name(name, "") || is_side_word(name))
+            field_fail(
+                L, builder->t.line, "inputs",
+                "'%s' cannot name an input: a name has letters, digits and _, and is not tokens, targets, seed or "
+                "labels",
+                name);
+        if (rt->ninputs == MOST_INPUTS)
+            field_fail(L, builder->t.line, "inputs", "a model has at most %d inputs", MOST_INPUTS);
+        lua_rawget(L, top);
+        input[rt->ninputs++] = read_unit_input(builder, name);
+    }
+    lua_settop(L, top - 1);
+}
+
 /* Reads cut = { 3, 5 }: stage 1 opens with layers[3], stage 2 with layers[5]. */
 static void read_stage_cut(struct builder *builder) {
     lua_State *L = builder->L;
@@ -399,7 +453,7 @@ static void read_stage_cut(struct builder *builder) {
     }
 }
 
-const char *const model_fields[] = {"input", "layers", "optimizer", "precision", "cut", "costs", NULL};
+const char *const model_fields[] = {"input", "layers", "optimizer", "precision", "cut", "costs", "inputs", NULL};
 
 static void keep_names(struct model *m) {
     struct rt_names *names = NEW(struct rt_names, m->nlayers + 1);
@@ -420,6 +474,7 @@ void extract_model(struct script *script, void *spec) {
         read_precision(&builder);
         read_input(&builder);
         read_optimizer(&builder);
+        read_inputs_of_units(&builder);
         read_layers(&builder);
     }
     struct model *m = builder.m;

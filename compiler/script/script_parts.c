@@ -7,7 +7,8 @@
 enum { MAX_FIELDS = 24 };
 #define FIELD(name, range, otherwise) FIELD_TO(#name, range, otherwise, rt_model, name)
 static const struct field of_stage[] = {{.name = "from"}, {0}}; /* read by read_sources */
-static const struct field of_tokens[] = {FIELD(vocab, SIZE, NAN) FIELD(context, SIZE, NAN) FIELD(rows, SIZE, NAN){0}};
+static const struct field of_tokens[] = {FIELD(vocab, SIZE, NAN) FIELD(context, SIZE, NAN) FIELD(rows, SIZE, NAN)
+                                             FIELD(labels, FLAG, false){0}};
 static const struct field of_integers[] = {FIELD(features, SIZE, NAN) FIELD(rows, SIZE, NAN){0}};
 #define X(NAME, name, moments, flop, fields) static const struct field of_##name[] = {fields{0}};
 OPTIMIZERS(X)

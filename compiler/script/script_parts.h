@@ -37,5 +37,10 @@ bool is_unit(const struct maker *maker);
 /* script_unit.c: reads the table of fields at a stack index, and sets the unit's files. line: the script's line that
  * made it. */
 extern const char *const unit_fields[]; /* besides those in layers.c and names; ends with NULL */
-const struct rt_unit *read_unit_table(lua_State *L, int at, int line, struct unit_files *files);
+const struct rt_unit *read_unit_table(lua_State *L, int at, int line, const struct rt_model *m,
+                                      struct unit_files *files);
+/* Returns whether a text has only letters, digits, _ and the given other characters, and does not begin with a digit.
+ */
+bool is_plain_name(const char *s, const char *others);
+bool is_side_word(const char *name); /* something that every model of tokens has, so no input may be called so */
 #endif

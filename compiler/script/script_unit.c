@@ -18,9 +18,7 @@ static _Noreturn void unit_fail(const struct table *t, const char *field, const 
 
 /* ---- names and files ---- */
 
-/* Returns whether a text has only letters, digits, _ and the given other characters, and does not begin with a digit.
- */
-static bool is_plain_name(const char *s, const char *others) {
+bool is_plain_name(const char *s, const char *others) {
     bool ok = *s && !(*s >= '0' && *s <= '9') && strlen(s) < LONGEST_NAME;
     for (; ok && *s; s++)
         ok = (*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') || (*s >= '0' && *s <= '9') || *s == '_' ||
@@ -170,23 +168,41 @@ static int32_t read_keeps(const struct table *t) {
     return keeps;
 }
 
-static int32_t read_side(const struct table *t) {
-    static const char *const words[] = {"tokens", "targets", "seed"};
+static const char *const side_words[] = {"tokens", "targets", "seed", "labels"};
+enum { SIDE_WORDS = 3 }; /* the last names a file of targets */
+bool is_side_word(const char *name) {
+    for (int k = 0; k <= SIDE_WORDS; k++)
+        if (strcmp(name, side_words[k]) == 0)
+            return true;
+    return false;
+}
+
+/* Adds one of the model's inputs to what a unit reads. Returns false if the model has none of that name. */
+static bool add_input(const struct rt_model *m, const char *name, struct rt_unit *unit) {
+    for (int k = 0; k < m->ninputs; k++)
+        if (strcmp(name, m->input_of_units[k].name) == 0 && unit->ninputs < MOST_INPUTS) {
+            unit->input[unit->ninputs++] = k;
+            return true;
+        }
+    return false;
+}
+
+static void read_side(const struct table *t, const struct rt_model *m, struct rt_unit *unit) {
     lua_State *L = t->L;
-    int type = push_field(t, "side"), top = lua_gettop(L), side = 0;
-    const char *must = "a list of \"tokens\", \"targets\" and \"seed\"";
+    int type = push_field(t, "side"), top = lua_gettop(L);
+    const char *must = "a list of \"tokens\", \"targets\", \"seed\" and names that the model's 'inputs' have";
     if (type != LUA_TNIL && type != LUA_TTABLE)
         unit_fail(t, "side", must);
     for (int i = 1; type == LUA_TTABLE && lua_rawgeti(L, top, i) != LUA_TNIL; i++, lua_settop(L, top)) {
+        const char *word = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
         int k = 0;
-        while (k < 3 && strcmp(lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "", words[k]) != 0)
+        while (k < SIDE_WORDS && strcmp(word, side_words[k]) != 0)
             k++;
-        if (k == 3)
+        if (k == SIDE_WORDS && !add_input(m, word, unit))
             unit_fail(t, "side", must);
-        side |= 1 << k;
+        unit->side |= k < SIDE_WORDS ? 1 << k : 0;
     }
     lua_settop(L, top - 1);
-    return side;
 }
 
 /* ---- parameters ---- */
@@ -313,7 +329,8 @@ static void read_frozen(const struct table *t, struct rt_unit *unit) {
 
 /* ---- the unit ---- */
 
-const struct rt_unit *read_unit_table(lua_State *L, int at, int line, struct unit_files *files) {
+const struct rt_unit *read_unit_table(lua_State *L, int at, int line, const struct rt_model *m,
+                                      struct unit_files *files) {
     struct table t = {L, at, line, "unit"};
     struct rt_unit *unit = NEW(struct rt_unit, 1);
     *files = (struct unit_files){.unit = unit, .script = script_of(L)->file, .line = line};
@@ -330,7 +347,7 @@ const struct rt_unit *read_unit_table(lua_State *L, int at, int line, struct uni
     read_init(&t, unit);
     unit->data = read_data(&t);
     unit->keeps = read_keeps(&t);
-    unit->side = read_side(&t);
+    read_side(&t, m, unit);
     read_frozen(&t, unit);
     unit->stash = read_bytes(&t, "stash");
     unit->extra = read_bytes(&t, "extra");

@@ -210,7 +210,7 @@ bool versions_repeat(struct check *check) {
     int K = check->p->period;
     for (int32_t j = 0; sp->updates.reads && j < sp->njobs; j++) {
         int32_t model = model_of(check, j);
-        if (model < 0 || section[model] > 0 || section[j] == 0)
+        if (model < 0 || section[model] > 0 || section[j] == 0 || !has_version(check->costs, sp->job[j].s))
             continue;
         const struct job *f = &sp->job[model];
         int32_t next = f->b + K < sp->batches ? job_at(sp, f->s, f->b + K, OP_F) : -1;

@@ -9,28 +9,20 @@ static struct cuda_rank *fed_rank(const struct replay *re) { return (struct cuda
 
 int32_t cuda_written(const struct rt_program *p) { return written_batches(p) / pieces_of_batch(p->model); }
 
-/* ---- layout of a microbatch: its tokens or x, then its targets or y, with the rows of a slice side by side ---- */
+/* ---- layout of a microbatch: data.h's, with the rows of a slice side by side ---- */
 
 /* Returns the bytes of either half for the rows before this one, over all sequences. */
 static size_t bytes_before(const struct rt_model *m, int32_t row) {
     int32_t sequence = m->input == INPUT_TOKENS ? m->context : m->rows;
-    return data_bytes(m) / 2 / (size_t)sequence * (size_t)row;
+    return data_half(m) / (size_t)sequence * (size_t)row;
 }
 
 struct rt_batch cuda_input(const struct replay *re, const struct rt_instr *x) {
     const struct rt_program *p = re->program;
     const struct rt_model *m = p->model;
-    const char *at = fed_rank(re)->feed.input + x->batch / pieces_of_batch(p->model) * (int64_t)data_bytes(m) +
-                     bytes_before(m, job_stage(p, x)->layer[0].first);
-    const char *half = at + data_bytes(m) / 2;
-    struct rt_batch batch = {NULL, NULL, NULL, NULL};
-    if (m->input == INPUT_TOKENS) {
-        batch.token = (const int32_t *)at;
-        batch.target = (const int32_t *)half;
-    } else {
-        batch.x = (const float *)at;
-        batch.y = (const float *)half;
-    }
+    const char *at = fed_rank(re)->feed.input + x->batch / pieces_of_batch(p->model) * (int64_t)data_bytes(m);
+    struct rt_batch batch;
+    data_point(m, at, bytes_before(m, job_stage(p, x)->layer[0].first), &batch);
     return batch;
 }
 
@@ -55,7 +47,7 @@ static void round_input(const struct rt_model *m, char *at, size_t n) {
 }
 
 static void take_slice(const struct rt_model *m, const struct rt_layer *l, const char *whole, char *to) {
-    size_t half = data_bytes(m) / 2, begin = bytes_before(m, l->first), all = bytes_before(m, l->length);
+    size_t half = data_half(m), begin = bytes_before(m, l->first), all = bytes_before(m, l->length);
     size_t sequences = (size_t)(l->rows / l->length), each = all / sequences;
     for (int i = 0; i < 2; i++)
         for (size_t s = 0; s < sequences; s++)
@@ -72,9 +64,11 @@ static void make_batch(const struct cuda_rank *own, const struct rt_program *p, 
     if (!own->feed.whole)
         data_keep(m, own->feed.reader, own->feed.loser, to);
     if (!own->feed.whole)
-        round_input(m, to, data_bytes(m) / 2 / sizeof(float));
+        round_input(m, to, data_half(m) / sizeof(float));
     for (int32_t q = 0; own->feed.whole && q < pieces_of_batch(p->model); q++)
         take_slice(m, slice_at(p, q), own->feed.whole, to);
+    if (own->feed.whole)
+        memcpy(to + 2 * data_half(m), own->feed.whole + 2 * data_half(m), data_bytes(m) - 2 * data_half(m));
 }
 
 /* ---- microbatches that a pass reads, and losses that it makes ---- */

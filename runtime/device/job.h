@@ -28,7 +28,8 @@ static inline bool stage_reads_batch(const struct rt_program *p, int stage) {
     const struct rt_stage *s = &p->stage[stage];
     bool reads = s->layer[0].x.space == SP_NONE || ends_in_loss(s);
     for (int l = 0; !reads && l < s->nlayers; l++)
-        reads = s->layer[l].unit && s->layer[l].unit->side & (UNIT_READS_TOKENS | UNIT_READS_TARGETS);
+        reads = s->layer[l].unit &&
+                (s->layer[l].unit->ninputs > 0 || s->layer[l].unit->side & (UNIT_READS_TOKENS | UNIT_READS_TARGETS));
     return reads;
 }
 /* Returns whether a part is a job's first, which reads the job's input or the gradient of its output. */

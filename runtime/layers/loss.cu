@@ -39,15 +39,35 @@ static __device__ void write_gradient(T *dx, const T *x, sums row, int target, f
     }
 }
 
+/* Writes the gradient and the loss of a row whose label does not count: 0. */
+template <typename T, int V> static __device__ void write_nothing(T *dx, double *loss, int n) {
+    pack<T, V> none;
+    for (int k = 0; k < V; k++)
+        none.v[k] = narrow<T>(0.0f);
+    for (int j = threadIdx.x * V; j < n; j += blockDim.x * V)
+        store(dx + j, none);
+    if (threadIdx.x == 0)
+        *loss = 0;
+}
+
+/* The divisor of a gradient: a count, or with labels the number that count, which differs from step to step. */
+struct divisor {
+    float count;
+    const int64_t *counted;
+    __device__ float get() const { return counted ? (float)*counted : count; }
+};
+
 /* One block per row. */
 template <typename T, int V>
-static __global__ void cross_entropy(T *dx, double *loss, const T *x, const int32_t *targets, float count, int n) {
+static __global__ void cross_entropy(T *dx, double *loss, const T *x, const int32_t *targets, divisor by, int n) {
     int target = targets[blockIdx.x];
     x += (int64_t)blockIdx.x * n;
     dx += (int64_t)blockIdx.x * n;
+    if (target < 0)
+        return write_nothing<T, V>(dx, loss + blockIdx.x, n);
     float hit = widen(x[target]);
     sums all = block_sums<T, V>(x, n);
-    write_gradient<T, V>(dx, x, all, target, count, n);
+    write_gradient<T, V>(dx, x, all, target, by.get(), n);
     if (threadIdx.x == 0)
         loss[blockIdx.x] = (double)logf(all.total) - (double)(hit - all.top);
 }
@@ -73,10 +93,12 @@ static __global__ void row_statistics(float *all, const T *x, const int32_t *tar
 /* One block per row. apart: floats from one member's statistics to the next's. */
 template <typename T, int V>
 static __global__ void part_cross_entropy(T *dx, double *loss, const T *x, const float *got, int64_t apart, int members,
-                                          const int32_t *targets, int first, float count, int n) {
+                                          const int32_t *targets, int first, divisor by, int n) {
     int target = targets[blockIdx.x] - first;
     x += (int64_t)blockIdx.x * n;
     dx += (int64_t)blockIdx.x * n;
+    if (targets[blockIdx.x] < 0)
+        return write_nothing<T, V>(dx, loss + blockIdx.x, n);
     got += (int64_t)blockIdx.x * STATISTICS;
     float top = got[TOP], total = 0, hit = 0;
     for (int i = 1; i < members; i++)
@@ -85,7 +107,7 @@ static __global__ void part_cross_entropy(T *dx, double *loss, const T *x, const
         total += got[i * apart + TOTAL] * __expf(got[i * apart + TOP] - top);
         hit += got[i * apart + HIT];
     }
-    write_gradient<T, V>(dx, x, {top, total}, target, count, n);
+    write_gradient<T, V>(dx, x, {top, total}, target, by.get(), n);
     if (threadIdx.x == 0)
         loss[blockIdx.x] = (double)logf(total) - (double)(hit - top);
 }
@@ -107,13 +129,14 @@ static __global__ void mse(T *dx, double *loss, const T *x, const float *target,
         loss[row] = sum;
 }
 
-static __global__ void mean(float *to, const double *loss, int rows, double by) {
+/* counted: divides by that number, too; NULL: does not. */
+static __global__ void mean(float *to, const double *loss, int rows, double by, const int64_t *counted) {
     double sum = 0;
     for (int r = threadIdx.x; r < rows; r += TALL)
         sum += loss[r];
     sum = block_sum(sum);
     if (threadIdx.x == 0)
-        *to = (float)(sum / by);
+        *to = (float)(sum / (counted ? (double)*counted * by : by));
 }
 
 /* Passes on the gradient of a loss that is alone in its stage. */
@@ -139,11 +162,15 @@ static float count(const struct cuda_call *c) {
     return (float)rows_of_mean(c) * (float)(c->m->update > 0 ? 1 : c->m->batches);
 }
 
-/* Reports the loss; a slice's share is reported as in loss_host.c. */
+static divisor divisor_of(const struct cuda_call *c) { return {count(c), c->at->batch->counted}; }
+
+/* Reports the loss; a slice's share, and a mean over labels, is reported as in loss_host.c. */
 static void report(const struct cuda_call *c) {
-    double by = (double)rows_of_mean(c) / pieces_of_batch(c->m);
+    const int64_t *counted = c->at->batch->counted;
+    double rows = !counted ? rows_of_mean(c) : c->m->update > 0 ? 1 : 1.0 / c->m->batches;
     if (c->at->loss)
-        LAUNCH(mean, 1, TALL, 0, c->stream, c->at->loss, cuda_at<double>(c, c->l->tmp), c->l->rows, by);
+        LAUNCH(mean, 1, TALL, 0, c->stream, c->at->loss, cuda_at<double>(c, c->l->tmp), c->l->rows,
+               rows / pieces_of_batch(c->m), counted);
 }
 
 static int threads_of_row(int packs) {
@@ -154,7 +181,7 @@ static int threads_of_row(int packs) {
 template <typename T> static void cross_entropy_forward(const struct cuda_call *c) {
     const struct rt_layer *l = c->l;
     LAUNCH_ROWS(cross_entropy, T, l->in, l->rows, threads_of_row(l->in / WIDE<T>), c->stream, cuda_at<T>(c, l->aux),
-                cuda_at<double>(c, l->tmp), cuda_x<T>(c), c->at->batch->target, count(c), l->in);
+                cuda_at<double>(c, l->tmp), cuda_x<T>(c), c->at->batch->target, divisor_of(c), l->in);
     report(c);
 }
 
@@ -170,7 +197,7 @@ template <typename T> static void cross_entropy_get(const struct cuda_call *c) {
     LAUNCH_ROWS(part_cross_entropy, T, l->in, l->rows, threads_of_row(l->in / WIDE<T>), c->stream,
                 cuda_at<T>(c, l->aux), cuda_at<double>(c, l->tmp), cuda_x<T>(c),
                 (const float *)(const void *)c->at->at[SP_GOT], statistics_bytes(l) / 4, l->share.members,
-                c->at->batch->target, l->share.member * l->in, count(c), l->in);
+                c->at->batch->target, l->share.member * l->in, divisor_of(c), l->in);
     report(c);
 }
 

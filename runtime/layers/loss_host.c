@@ -17,9 +17,18 @@ static int32_t rows_of_mean(const struct host_call *c) {
     return c->m->slices > 0 || c->l->part.members > 0 ? c->m->rows : c->l->rows;
 }
 
+/* Returns the targets over which a microbatch's loss is a mean: its rows, or a microbatch's share of the step's labels
+ * that count, so that the mean over the microbatches is the step's. */
+static double targets_of_mean(const struct host_call *c) {
+    const int64_t *counted = c->at->batch->counted;
+    return counted ? (double)*counted / (c->m->update > 0 ? 1 : c->m->batches) : rows_of_mean(c);
+}
+
 /* Returns the divisor of the loss whose gradient this is: the rows of the mean, times the step's microbatches if one
  * update ends the step. Dividing a gradient by it is exact for a power of two, and correctly rounded otherwise. */
 static float count(const struct host_call *c) {
+    if (c->at->batch->counted)
+        return (float)*c->at->batch->counted;
     return (float)rows_of_mean(c) * (float)(c->m->update > 0 ? 1 : c->m->batches);
 }
 
@@ -27,10 +36,10 @@ static float count(const struct host_call *c) {
  * slices is the mean over its microbatches. The reports of a team's members are added up. */
 static void report(const struct host_call *c, double sum) {
     if (c->at->loss)
-        *c->at->loss = (float)(sum * pieces_of_batch(c->m) / rows_of_mean(c));
+        *c->at->loss = (float)(sum * pieces_of_batch(c->m) / targets_of_mean(c));
 }
 
-/* Computes aux = (softmax(x) - onehot(target)) / count. */
+/* Computes aux = (softmax(x) - onehot(target)) / count, or 0 where a label does not count. */
 static LANES_8 void cross_entropy_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *x = host_x(c);
@@ -40,6 +49,10 @@ static LANES_8 void cross_entropy_forward(const struct host_call *c) {
         memcpy(p, x, sizeof *p * (size_t)l->rows * (size_t)l->in);
     for (int r = 0; r < l->rows; r++, p += l->in) {
         int target = c->at->batch->target[r];
+        if (target < 0) {
+            memset(p, 0, sizeof *p * (size_t)l->in);
+            continue;
+        }
         float top = p[0], hit = p[target];
         for (int j = 1; j < l->in; j++)
             top = p[j] > top ? p[j] : top;
@@ -91,6 +104,10 @@ static LANES_8 void cross_entropy_get(const struct host_call *c) {
     int64_t apart = statistics_bytes(l) / 4; /* floats from one member's statistics to the next's */
     double sum = 0;
     for (int r = 0; r < l->rows; r++, x += l->in, p += l->in, got += STATISTICS) {
+        if (c->at->batch->target[r] < 0) {
+            memset(p, 0, sizeof *p * (size_t)l->in);
+            continue;
+        }
         int target = local_column(l, c->at->batch->target[r]);
         float top = got[TOP], total = 0, hit = 0;
         for (int i = 1; i < l->share.members; i++)

@@ -16,8 +16,8 @@ static __global__ void draw_seed(uint64_t *to, uint64_t seed, uint32_t step, uin
 static void cuda_run_unit(const struct cuda_call *c, enum unit_operation op) {
     const struct rt_layer *l = c->l;
     const struct rt_draw *draw = c->at->draw;
-    struct pianola_unit_call call =
-        unit_call(c->at, l, op, l->nparam > 0 ? cuda_w<float>(c) : NULL, op == UNIT_WEIGHT ? cuda_dw<float>(c) : NULL);
+    void *dw = op == UNIT_WEIGHT ? cuda_dw<float>(c) : NULL;
+    struct pianola_unit_call call = unit_call(c->m, c->at, l, op, l->nparam > 0 ? cuda_w<float>(c) : NULL, dw);
     call.stream = c->stream;
     if (call.seed)
         LAUNCH(draw_seed, 1, 1, 0, c->stream, unit_seed_at(c->at, l), draw->seed, (uint32_t)draw->step,

@@ -2,6 +2,7 @@
 #ifndef PIANOLA_UNIT_CALL_H
 #define PIANOLA_UNIT_CALL_H
 #include "compute.h"
+#include "data.h"
 #include "dropout.h"
 #include <string.h>
 
@@ -15,9 +16,10 @@ static inline uint64_t *unit_seed_at(const struct rt_bind *at, const struct rt_l
     return (uint64_t *)unit_operand(at, l->tmp, l->unit->side & UNIT_READS_SEED && at->draw);
 }
 
-/* Returns the call of an operation on layer l. w, dw: the layer's trained parameters and their gradient. */
-static inline struct pianola_unit_call unit_call(const struct rt_bind *at, const struct rt_layer *l,
-                                                 enum unit_operation op, const void *w, void *dw) {
+/* Returns the call of an operation on layer l of model m. w, dw: the layer's trained parameters and their gradient. */
+static inline struct pianola_unit_call unit_call(const struct rt_model *m, const struct rt_bind *at,
+                                                 const struct rt_layer *l, enum unit_operation op, const void *w,
+                                                 void *dw) {
     const struct rt_unit *unit = l->unit;
     const bool forward = op == UNIT_FORWARD, weight = op == UNIT_WEIGHT;
     const bool reads_x = forward || unit->keeps & UNIT_KEEPS_X, reads_y = forward || unit->keeps & UNIT_KEEPS_Y;
@@ -43,6 +45,8 @@ static inline struct pianola_unit_call unit_call(const struct rt_bind *at, const
     call.tokens = unit->side & UNIT_READS_TOKENS ? at->batch->token : NULL;
     call.targets = unit->side & UNIT_READS_TARGETS ? at->batch->target : NULL;
     call.seed = unit_seed_at(at, l);
+    for (int32_t i = 0; i < unit->ninputs; i++)
+        call.inputs[i] = at->batch->inputs + data_input_at(m, unit->input[i]) - data_input_at(m, 0);
     call.config = unit->code->config;
     return call;
 }

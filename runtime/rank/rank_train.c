@@ -126,7 +126,7 @@ static void validate_run(struct rank_run *run, struct training *training) {
     if (!data_same(run->held_out, why, sizeof why))
         rank_fail(run, why);
     if (run->world.rank == 0)
-        rank_record_validation(run, training, sum.loss / (double)sum.sequences);
+        rank_record_validation(run, training, sum.loss / sum.weight);
 }
 
 /* Collective: also checks every home's learned state, because so far only losses were checked on the host. If any rank

@@ -23,6 +23,7 @@
 #include "data_file.h"
 #include "fault.h"
 #include "hash.h"
+#include "side_file.h"
 #include "token_file.h"
 #include <glob.h>
 #include <stdio.h>
@@ -34,6 +35,7 @@ struct part { /* a file, whose tokens begin with number `first` of all tokens */
     struct data_file *file;
     struct tokens tokens;
     int64_t first;
+    struct sides sides;
 };
 struct data {
     struct rt_model m;
@@ -43,6 +45,7 @@ struct data {
     int64_t tokens; /* tokens of all parts */
     int64_t from_step, from_sequence;
     int64_t held_out; /* sequences of a validation; 0: the data is for training */
+    int32_t *counted; /* [sequences]: targets that count; NULL: all do */
 };
 
 /* ---- opening ---- */
@@ -120,7 +123,8 @@ static bool open_data_part(struct data *data, const char *path, char *why, size_
     if (!part->file)
         return false;
     data->n++;
-    if (!find_tokens(data, part, why, nwhy) || !check_vocab(data, part, why, nwhy))
+    if (!find_tokens(data, part, why, nwhy) || !check_vocab(data, part, why, nwhy) ||
+        !sides_open(&part->sides, &data->m, path, part->tokens.n, why, nwhy))
         return false;
     data->tokens += part->tokens.n;
     return true;
@@ -153,6 +157,23 @@ static bool check_features(const struct rt_model *m, char *why, size_t nwhy) {
     return false;
 }
 
+/* Counts each sequence's targets that count, once, since a step's must be known before it starts. */
+static bool count_labels(struct data *data, char *why, size_t nwhy) {
+    int64_t context = data->m.context, n = data_sequences(data);
+    if (!data->m.labels)
+        return true;
+    data->counted = calloc((size_t)n + 1, sizeof *data->counted);
+    if (!data->counted)
+        snprintf(why, nwhy, "out of memory");
+    for (const struct part *part = data->part; data->counted && part < data->part + data->n; part++)
+        for (int64_t i = 0; i < part->tokens.n; i++) {
+            int64_t target = part->first + i - 1; /* whose target token i is */
+            if (target >= 0 && target < n * context && npy_integer(&part->sides.labels.array, i) >= 0)
+                data->counted[target / context]++;
+        }
+    return data->counted;
+}
+
 struct data *data_open(const struct rt_model *m, const char *const *paths, uint64_t seed, char *why, size_t nwhy) {
     struct data *data = calloc(1, sizeof *data);
     if (!data) {
@@ -164,22 +185,32 @@ struct data *data_open(const struct rt_model *m, const char *const *paths, uint6
     bool good = m->input != INPUT_INTEGERS || check_features(m, why, nwhy), text = m->input == INPUT_TOKENS && paths;
     for (; good && text && *paths; paths++)
         good = open_parts(data, *paths, why, nwhy);
-    if (good && (data->n == 0 || check_data_size(data, why, nwhy)))
+    if (good && (data->n == 0 || (check_data_size(data, why, nwhy) && count_labels(data, why, nwhy))))
         return data;
     data_close(data);
     return NULL;
 }
 
 void data_close(struct data *data) {
-    for (int32_t i = 0; i < data->n; i++)
-        data_file_close(data->part[i].file);
+    for (struct part *part = data->part; part < data->part + data->n; part++) {
+        data_file_close(part->file);
+        sides_close(&part->sides);
+    }
+    free(data->counted);
     free(data->part);
     free(data);
 }
 
+/* Returns the files of all parts one after the other, of which some are NULL; i < data->n * FILES. */
+enum { FILES = 1 + MOST_SIDES };
+static const struct data_file *file_number(const struct data *data, int32_t i) {
+    const struct part *part = &data->part[i / FILES];
+    return i % FILES == 0 ? part->file : sides_file(&part->sides, i % FILES - 1);
+}
+
 bool data_same(const struct data *data, char *why, size_t nwhy) {
-    for (int32_t i = 0; i < data->n; i++)
-        if (!data_file_same(data->part[i].file, why, nwhy))
+    for (int32_t i = 0; i < data->n * FILES; i++)
+        if (file_number(data, i) && !data_file_same(file_number(data, i), why, nwhy))
             return false;
     return true;
 }
@@ -187,9 +218,10 @@ bool data_same(const struct data *data, char *why, size_t nwhy) {
 void data_identity(const struct data *data, int64_t *bytes, uint64_t *hash) {
     *bytes = 0;
     *hash = data->n > 0 ? data->part[0].file->hash : 0;
-    for (int32_t i = 0; i < data->n; i++) {
-        *bytes += (int64_t)data->part[i].file->size;
-        *hash = i > 0 ? host_hash(*hash, data->part[i].file->hash) : *hash;
+    for (int32_t i = 0; i < data->n * FILES; i++) {
+        const struct data_file *file = file_number(data, i);
+        *bytes += file ? (int64_t)file->size : 0;
+        *hash = file && i > 0 ? host_hash(*hash, file->hash) : *hash;
     }
 }
 
@@ -227,25 +259,49 @@ int64_t data_steps(const struct data *data) {
     return n > 0 ? (n + data->m.batches - 1) / data->m.batches : 1;
 }
 
+static int64_t sequence_at(const struct data *data, int64_t step, int b, int64_t i);
+
+/* Returns the targets that count in a microbatch. */
+static int64_t labels_of_batch(const struct data *data, int64_t step, int b) {
+    int64_t n = 0;
+    if (!data->counted)
+        return data->m.rows;
+    for (int64_t i = 0; i < in_batch(data); i++)
+        n += data->counted[sequence_at(data, step, b, i)];
+    return n;
+}
+
+/* Returns the targets over which a microbatch's loss is a mean: the step's, or its own. */
+static int64_t labels_of_mean(const struct data *data, int64_t step, int b) {
+    int64_t n = 0;
+    if (data->m.update > 0)
+        return labels_of_batch(data, step, b);
+    for (b = 0; b < data->m.batches; b++)
+        n += labels_of_batch(data, step, b);
+    return n;
+}
+
 void data_sum(const struct data *data, int64_t step, const float *loss, int32_t n, struct held_sum *sum) {
     int32_t pieces = n / data->m.batches;
+    double mean = data->counted ? (double)labels_of_mean(data, step, 0) / data->m.batches : 0;
     for (int32_t b = 0; b < data->m.batches; b++) {
         int64_t first, count;
         double all = 0;
         find_held(data, step * data->m.batches + b, &first, &count);
         for (int32_t q = 0; q < pieces; q++)
             all += (double)loss[b * pieces + q];
-        sum->loss += count > 0 ? (double)count * all / pieces : 0;
-        sum->sequences += count;
+        if (!data->counted) {
+            sum->loss += count > 0 ? (double)count * all / pieces : 0;
+            sum->weight += (double)count;
+            continue;
+        }
+        double here = (double)labels_of_batch(data, step, b), part = (double)count / (double)in_batch(data);
+        sum->loss += here > 0 && count > 0 ? part * (data->m.update > 0 ? here : mean) * all / pieces : 0;
+        sum->weight += part * here;
     }
 }
 
 /* ---- microbatches ---- */
-
-size_t data_bytes(const struct rt_model *m) {
-    size_t columns = m->input == INPUT_INTEGERS ? (size_t)m->features : m->input == INPUT_TOKENS ? 1 : 0;
-    return 2 * sizeof(float) * (size_t)m->rows * columns;
-}
 
 static uint64_t batch_key(const struct data *data, int64_t step, int b) {
     return host_hash(host_hash(data->seed, (uint64_t)step), (uint64_t)b);
@@ -298,51 +354,70 @@ static const struct part *part_with(const struct data *data, int64_t token) {
     return &data->part[from];
 }
 
-/* Reads a sequence's tokens and the token after each, across files. */
-static void read_sequence(const struct data *data, int64_t sequence, int32_t *token, int32_t *target) {
+/* Copies n rows of a part's files, from its token i on, to row `row` of a microbatch. */
+static void read_sides(const struct data *data, const struct part *part, int64_t i, int64_t n, int64_t row, char *to) {
+    for (int k = 0; k < data->m.ninputs; k++)
+        side_rows(&part->sides.input[k], i, n,
+                  to + data_input_at(&data->m, k) + row * data->m.input_of_units[k].columns * 4);
+}
+
+/* Reads a sequence's tokens, the target of each, which is the token after it or its label, and the inputs of units,
+ * across files. The sequence becomes the microbatch's rows from `row` on. */
+static void read_sequence(const struct data *data, int64_t sequence, int64_t row, char *to) {
     int64_t context = data->m.context, at = sequence * context;
+    int32_t *token = (int32_t *)(void *)to + row, *target = token + data->m.rows;
     const struct part *part = part_with(data, at);
     for (int64_t i = 0; i <= context; i++) {
         while (at + i - part->first >= part->tokens.n)
             part++;
-        int32_t id = token_below(data, part, at + i - part->first);
-        if (i < context)
+        int64_t from = at + i - part->first;
+        int32_t id = token_below(data, part, from);
+        if (i < context) {
             token[i] = id;
-        if (i > 0)
+            read_sides(data, part, from, 1, row + i, to);
+        }
+        if (i > 0 && data->m.labels)
+            side_rows(&part->sides.labels, from, 1, &target[i - 1]);
+        else if (i > 0)
             target[i - 1] = id;
     }
 }
 
-static void read_window(const struct data *data, int64_t step, int b, int32_t *token, int32_t *target) {
-    int64_t each = in_batch(data), context = data->m.context, first = 0, count = 0;
+/* Returns the number of a microbatch's i-th sequence. */
+static int64_t sequence_at(const struct data *data, int64_t step, int b, int64_t i) {
+    int64_t each = in_batch(data), first = 0, count = 0;
     uint64_t n = (uint64_t)data_sequences(data);
-    uint64_t begin = (uint64_t)(data->from_sequence + ((step - data->from_step) * data->m.batches + b) * each);
-    if (data->held_out > 0)
-        find_held(data, step * data->m.batches + b, &first, &count);
-    for (int64_t i = 0; i < each; i++) {
-        uint64_t k = begin + (uint64_t)i;
-        int64_t sequence = data->held_out == 0 ? (int64_t)shuffled(k % n, n, host_hash(data->seed, k / n))
-                           : count > 0         ? first + i * count / each
-                                               : 0;
-        read_sequence(data, sequence, token + i * context, target + i * context);
-    }
+    uint64_t k = (uint64_t)(data->from_sequence + ((step - data->from_step) * data->m.batches + b) * each + i);
+    if (data->held_out == 0)
+        return (int64_t)shuffled(k % n, n, host_hash(data->seed, k / n));
+    find_held(data, step * data->m.batches + b, &first, &count);
+    return count > 0 ? first + i * count / each : 0;
+}
+
+static void read_window(const struct data *data, int64_t step, int b, char *to) {
+    for (int64_t i = 0; i < in_batch(data); i++)
+        read_sequence(data, sequence_at(data, step, b, i), i * data->m.context, to);
 }
 
 static int32_t random_token(const struct data *data, uint64_t key, int row) {
     return (int32_t)(host_hash(key, (uint64_t)row) % (uint64_t)data->m.vocab);
 }
 
+/* Draws tokens, and targets, of which with labels every fourth does not count. */
 static void random_tokens(const struct data *data, uint64_t key, int32_t *token, int32_t *target) {
     for (int r = 0; r < data->m.rows; r++) {
         token[r] = random_token(data, key, r);
-        target[r] = random_token(data, key, r + 1);
+        target[r] = data->m.labels && r % 4 == 3 ? -1 : random_token(data, key, r + 1);
     }
+}
+static int64_t labels_of_random(const struct data *data) {
+    return (int64_t)(data->m.rows - data->m.rows / 4) * (data->m.update > 0 ? 1 : data->m.batches);
 }
 
 static void integers(const struct data *data, uint64_t key, int b, float *x, float *y) {
     int64_t columns = data->m.features;
-    memset(x, 0, data_bytes(&data->m) / 2);
-    memset(y, 0, data_bytes(&data->m) / 2);
+    memset(x, 0, data_half(&data->m));
+    memset(y, 0, data_half(&data->m));
     for (int64_t r = 0; r < data->m.rows; r++) {
         int64_t at = r * columns + ((int64_t)b * data->m.rows + r) % columns;
         uint64_t h = host_hash(key, (uint64_t)r);
@@ -361,7 +436,7 @@ void data_slice(const struct data *data, int64_t step, int b, int first, int len
                 struct rt_batch *out) {
     bool tokens = data->m.input == INPUT_TOKENS;
     size_t each = sizeof(float) * (size_t)(tokens ? 1 : data->m.features);
-    char *x = memory, *y = x + data_bytes(&data->m) / 2;
+    char *x = memory, *y = x + data_half(&data->m);
     data_batch(data, step, b, memory, out);
     keep_rows(x, data->m.rows, tokens ? data->m.context : data->m.rows, first, length, each);
     keep_rows(y, data->m.rows, tokens ? data->m.context : data->m.rows, first, length, each);
@@ -374,25 +449,40 @@ static void keep_part(char *at, const struct rt_layer *l, int32_t all, size_t ea
 }
 
 void data_keep(const struct rt_model *m, const struct rt_layer *input, const struct rt_layer *target, void *memory) {
-    size_t half = data_bytes(m) / 2, each = half / (size_t)m->rows;
+    size_t half = data_half(m), each = half / (size_t)m->rows;
     keep_part(memory, input, m->rows, each);
     keep_part((char *)memory + half, target, m->rows, each);
 }
 
-void data_batch(const struct data *data, int64_t step, int b, void *memory, struct rt_batch *out) {
-    memset(out, 0, sizeof *out);
-    if (data->m.input == INPUT_TOKENS) {
-        int32_t *token = memory, *target = token + data->m.rows;
-        if (data->n > 0)
-            read_window(data, step, b, token, target);
-        else
-            random_tokens(data, batch_key(data, step, b), token, target);
-        out->token = token;
-        out->target = target;
-    } else if (data->m.input == INPUT_INTEGERS) {
-        float *x = memory, *y = x + (int64_t)data->m.rows * data->m.features;
-        integers(data, batch_key(data, step, b), b, x, y);
-        out->x = x;
-        out->y = y;
+/* Draws the inputs of units, if no file has them. */
+static void random_inputs(const struct data *data, uint64_t key, char *to) {
+    for (int k = 0; k < data->m.ninputs; k++) {
+        const struct rt_input *input = &data->m.input_of_units[k];
+        int32_t *integer = (int32_t *)(void *)(to + data_input_at(&data->m, k));
+        float *real = (float *)(void *)integer;
+        for (int64_t i = 0; i < (int64_t)data->m.rows * input->columns; i++) {
+            uint64_t drawn = host_hash(host_hash(key, (uint64_t)k + 1), (uint64_t)i);
+            if (input->floats)
+                real[i] = (float)((double)(drawn >> 11) * 0x1p-52 - 1);
+            else
+                integer[i] = (int32_t)(drawn % (uint64_t)input->below);
+        }
     }
+}
+
+void data_batch(const struct data *data, int64_t step, int b, void *memory, struct rt_batch *out) {
+    char *to = memory;
+    if (data->m.input == INPUT_TOKENS) {
+        int64_t counted = data->m.labels ? data->n > 0 ? labels_of_mean(data, step, b) : labels_of_random(data) : 0;
+        if (data->n > 0)
+            read_window(data, step, b, to);
+        else {
+            random_tokens(data, batch_key(data, step, b), memory, (int32_t *)memory + data->m.rows);
+            random_inputs(data, batch_key(data, step, b), to);
+        }
+        if (data->m.labels)
+            memcpy(to + data_counted_at(&data->m), &counted, sizeof counted);
+    } else if (data->m.input == INPUT_INTEGERS)
+        integers(data, batch_key(data, step, b), b, memory, (float *)memory + (int64_t)data->m.rows * data->m.features);
+    data_point(&data->m, memory, 0, out);
 }

@@ -27,6 +27,14 @@ bool trial_says(const struct trial *t, enum unit_operation op, const char *fmt, 
 
 /* ---- operands ---- */
 
+/* Returns the bytes of the first n inputs of the unit, which lie one after the other here. */
+static int64_t bytes_of_inputs(const struct trial *t, int n) {
+    int64_t bytes = 0;
+    for (int i = 0; i < n; i++)
+        bytes += 4 * (int64_t)t->m->rows * t->m->input_of_units[t->l->unit->input[i]].columns;
+    return bytes;
+}
+
 static int64_t bytes_of_operand(const struct trial *t, enum operand operand) {
     const struct rt_layer *l = t->l;
     const struct rt_unit *unit = l->unit;
@@ -46,6 +54,7 @@ static int64_t bytes_of_operand(const struct trial *t, enum operand operand) {
     case OPERAND_frozen: return 4 * unit_elements(unit, true);
     case OPERAND_tokens: return unit->side & UNIT_READS_TOKENS ? 4 * (int64_t)t->m->rows : 0;
     case OPERAND_targets: return unit->side & UNIT_READS_TARGETS ? 4 * (int64_t)t->m->rows : 0;
+    case OPERAND_inputs: return bytes_of_inputs(t, unit->ninputs);
     case OPERAND_seed: return unit->side & UNIT_READS_SEED ? 8 : 0;
     default: return 0;
     }
@@ -81,6 +90,18 @@ static void draw_operand(const struct trial *t, enum operand operand) {
             token[i] = (int32_t)(host_hash((uint64_t)operand, (uint64_t)i) % (uint64_t)t->m->vocab);
         else
             value[i] = uniform((uint64_t)operand, i);
+}
+
+static void draw_inputs(const struct trial *t) {
+    for (int k = 0; k < t->l->unit->ninputs; k++) {
+        const struct rt_input *input = &t->m->input_of_units[t->l->unit->input[k]];
+        int32_t *integer = (int32_t *)(void *)(t->value[OPERAND_inputs] + bytes_of_inputs(t, k));
+        for (int64_t i = 0; i < (int64_t)t->m->rows * input->columns; i++)
+            if (input->floats)
+                ((float *)(void *)integer)[i] = uniform(OPERAND_inputs, i);
+            else
+                integer[i] = (int32_t)(host_hash(OPERAND_inputs, (uint64_t)i) % (uint64_t)input->below);
+    }
 }
 
 /* Draws parameters as a training's first ones, with a little noise on those that are 0. Frozen ones are drawn alike. */
@@ -141,6 +162,7 @@ bool unit_trial_open(struct trial *t) {
     static const uint8_t drawn[] = {OPERAND_x, OPERAND_dy, OPERAND_tokens, OPERAND_targets, OPERAND_seed};
     for (size_t i = 0; i < sizeof drawn; i++)
         draw_operand(t, drawn[i]);
+    draw_inputs(t);
     bool ok = draw_weights(t);
     if (!ok)
         snprintf(t->why, t->nwhy, "no memory to check unit '%s'", t->l->unit->name);
@@ -167,6 +189,8 @@ static struct pianola_unit_call trial_call(const struct trial *t, enum unit_oper
     call.stash = at[OPERAND_stash], call.extra = at[OPERAND_extra], call.work = at[OPERAND_work];
     call.w = at[OPERAND_w], call.dw = at[OPERAND_dw], call.dy = at[OPERAND_dy], call.dx = at[OPERAND_dx];
     call.frozen = at[OPERAND_frozen];
+    for (int i = 0; i < t->l->unit->ninputs && at[OPERAND_inputs]; i++)
+        call.inputs[i] = at[OPERAND_inputs] + bytes_of_inputs(t, i);
     call.tokens = (const int32_t *)(const void *)at[OPERAND_tokens];
     call.targets = (const int32_t *)(const void *)at[OPERAND_targets];
     call.seed = (const uint64_t *)(const void *)at[OPERAND_seed];

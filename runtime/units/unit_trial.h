@@ -11,7 +11,8 @@
     X(extra, "-WR")                                                                                                    \
     X(work, "WWW")                                                                                                     \
     X(w, "RRR")                                                                                                        \
-    X(dw, "--W") X(dy, "-RR") X(dx, "-W-") X(tokens, "RRR") X(targets, "RRR") X(seed, "RRR") X(frozen, "RRR")
+    X(dw, "--W")                                                                                                       \
+    X(dy, "-RR") X(dx, "-W-") X(tokens, "RRR") X(targets, "RRR") X(seed, "RRR") X(frozen, "RRR") X(inputs, "RRR")
 #define X(name, ...) OPERAND_##name,
 enum operand { OPERANDS(X) NOPERANDS };
 #undef X

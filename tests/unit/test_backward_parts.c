@@ -17,7 +17,7 @@ static struct rt_batch *batch_for(const struct rt_model *m) {
         token[i] = (int32_t)(uniform() * 1000 + 1000) % m->vocab;
     for (int i = 0; i < 2 * m->rows * m->features; i++)
         x[i] = uniform();
-    *batch = (struct rt_batch){token, token + m->rows, x, x + m->rows * m->features};
+    *batch = (struct rt_batch){.token = token, .target = token + m->rows, .x = x, .y = x + m->rows * m->features};
     return batch;
 }
 

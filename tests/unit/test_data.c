@@ -349,8 +349,8 @@ Test(data, every_held_out_sequence_counts_once) {
                     }
                     data_sum(d, step, loss, 2 * batches, &sum);
                 }
-                cr_assert(sum.sequences == n && fabs(sum.loss / n - (n - 1) / 2.0) < 1e-4, "%d of %d x %d: %g of %d", n,
-                          each, batches, sum.loss, (int)sum.sequences);
+                cr_assert(sum.weight == n && fabs(sum.loss / n - (n - 1) / 2.0) < 1e-4, "%d of %d x %d: %g of %d", n,
+                          each, batches, sum.loss, (int)sum.weight);
                 data_close(d);
             }
         unlink(path);

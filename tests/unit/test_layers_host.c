@@ -35,7 +35,7 @@ static struct rt_batch *random_batch(const struct rt_model *m) {
         x[i] = uniform();
         y[i] = uniform();
     }
-    *b = (struct rt_batch){token, target, x, y};
+    *b = (struct rt_batch){.token = token, .target = target, .x = x, .y = y};
     return b;
 }
 

@@ -127,7 +127,7 @@ static void (*function(const struct rt_layer *l, int way))(const struct cuda_cal
 
 static struct rt_batch first_batch(const struct bench *k) {
     struct rt_batch batch = {};
-    const char *half = k->c.feed.input + data_bytes(k->p->model) / 2;
+    const char *half = k->c.feed.input + data_half(k->p->model);
     if (k->p->model->input == INPUT_TOKENS)
         batch.token = (const int32_t *)k->c.feed.input, batch.target = (const int32_t *)half;
     else

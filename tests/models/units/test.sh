@@ -98,6 +98,47 @@ expect "the same numbers under every schedule, and in a recomputed forward" "tru
 steps_of() { run schedules/1f1b.lua -D workers=2 --model $noisy --steps 4 "$@" | field loss_last; }
 expect "another seed, other losses" other "$([ "$(steps_of)" = "$(steps_of --seed 2)" ] || echo other)"
 
+# ---- inputs beside the tokens: each microbatch's rows reach the unit, on whatever rank it is ----
+/usr/bin/python3 - "$room" <<'END'
+import sys
+sys.path.insert(0, 'tests/training/labels')
+import numpy as np
+from labels import save, write
+room, draw = sys.argv[1], np.random.default_rng(3)
+tokens = draw.integers(0, 16, 16 * 6 + 1)
+positions, gain = (np.arange(97) % 6).astype(np.int64), np.ones(97, np.float32)
+for name, changed in (('text', {}), ('turned', {'positions': 5 - positions}), ('scaled', {'gain': 2 * gain}), ('large', {'positions': positions + 1}),
+                      ('short', {'positions': positions[1:]}), ('float', {'positions': gain}), ('wide', {'gain': np.ones((97, 2), np.float32)})):
+    write(room, name, tokens, None)
+    for kind, values in ({'positions': positions, 'gain': gain} | changed).items():
+        np.save(f'{room}/{name}.bin.{kind}.npy', values)
+all = {k: draw.standard_normal(shape).astype(np.float32) / 2 for k, shape in (('table.weight', (16, 8)), ('inner.weight', (8, 8)), ('head.weight', (16, 8)), ('places', (6, 8)))}
+save(f'{room}/where.safetensors', all)
+all['positions.weight'] = all.pop('places')
+save(f'{room}/embedded.safetensors', all)
+END
+where=(--model tests/models/units/where.lua -D batches=8)
+reads() { run schedules/$1.lua -D workers=2 "${where[@]}" --data "$room/$2.bin" --weights "$room/$3.safetensors" --steps 5 "${@:4}"; }
+expect "positions by a unit and by the embedding: the same loss" near "$(awk -v a="$(reads 1f1b text where | field loss_last)" \
+    -v b="$(reads 1f1b text embedded -D own=false | field loss_last)" 'BEGIN { d = a / b - 1; print (a > 0 && d < 1e-5 && d > -1e-5 ? "near" : a " " b) }')"
+for changed in turned scaled; do
+    expect "other inputs, another loss: $changed" other "$([ "$(reads 1f1b text where | field loss_last)" = "$(reads 1f1b $changed where | field loss_last)" ] || echo other)"
+done
+expect "one rank's bits" "true true true true" "$(for how in 1f1b zb_h1 interleaved "1f1b --recompute"; do reads ${how%% *} text where --compare ${how#"${how%% *}"} |
+    field one_rank_same_weights; done | paste -sd' ')"
+expect "random inputs without --data" true "$(run schedules/1f1b.lua -D workers=2 "${where[@]}" --steps 3 --compare | field one_rank_same_weights)"
+expect "its gradients agree" "x places" "$("$PIANOLA" check-unit tests/models/units/where.lua | awk 'NR > 2 { print $1 $5 }' | paste -sd' ')"
+inputs_say() { "$PIANOLA" run schedules/1f1b.lua -D workers=2 "${where[@]}" --data "$room/$1.bin" --steps 1 "${@:2}" 2>&1 | grep error: | sed "s,$room/,,g"; }
+cp "$room/text.bin" "$room/bare.bin"
+expect "no file" "pianola: error: bare.bin.positions.npy: No such file or directory" "$(cp "$room/text.bin.gain.npy" "$room/bare.bin.gain.npy"; inputs_say bare)"
+expect "too large a number" "pianola: error: large.bin.positions.npy: row 5 has 6, but positions must be at least 0 and less than 6" "$(inputs_say large)"
+expect "too few rows" "pianola: error: short.bin.positions.npy: has 96 rows of 1 integers, but short.bin has 97 tokens, each with 1 integers" "$(inputs_say short)"
+expect "another type" "pianola: error: float.bin.positions.npy: has 97 rows of 1 floats, but float.bin has 97 tokens, each with 1 integers" "$(inputs_say float)"
+expect "other columns" "pianola: error: wide.bin.gain.npy: has 97 rows of 2 floats, but wide.bin has 97 tokens, each with 1 floats" "$(inputs_say wide)"
+expect "an input that the model lacks" "tests/models/units/where.lua:3: error: 'side' must be a list of \"tokens\", \"targets\", \"seed\" and names that the model's 'inputs' \
+have, not \"masks\"" "$(inputs_say text -D side=masks)"
+expect "no type" "tests/models/units/where.lua:10: error: 'type' of input 'positions' must be \"i32\" or \"f32\", not \"i64\"" "$(inputs_say text -D type=i64)"
+
 # ---- frozen units: no gradient, no optimizer state, a rank's own copy ----
 cp tests/models/units/fine.c $small "$room/"
 frozen=(--model "$room/small.lua" -D frozen=true)
@@ -137,6 +178,8 @@ for kind in 'sequence = { { "0F0", "1F0", "2F0", "3F0", "3I0+3W0", "2I0", "1I0",
     expect "nor in a schedule with ${kind%% =*}" "0F0 0I0 0W0 1B0 1F0 2F0 2I0 2W0 3B0 3F0" "$(jobs_of "$room/whole.lua")"
     expect "which trains" true "$(run "$room/whole.lua" --model "$room/alone.lua" --steps 3 --compare | field one_rank_same_weights)"
 done
+expect "also where stages are updated within a step" finite "$(run schedules/pipedream.lua --model "$room/alone.lua" --steps 3 | field loss_last |
+    awk '{ print ($1 > 0 && $1 < 20 ? "finite" : $1) }')"
 expect "a measured I is its B's time" "proved" "$(echo "return cluster { stages = 4, cost = function(s, d) return d ~= 'B' and 1 or nil end }" >"$room/took.lua"
     "$PIANOLA" check schedules/zb_h1.lua --model "$room/alone.lua" --cluster "$room/took.lua" 2>&1 | grep -o 'proved\|error: .*')"
 
@@ -166,9 +209,9 @@ refused "writes its input" WRITES_X "fine_forward writes byte 12 of x, which it 
 refused "writes the stash in a backward" WRITES_STASH "fine_input writes byte 4 of stash, which it may only read"
 refused "writes anywhere" WILD "fine_forward touches address 0x123456789000, where none of its operands is"
 null="(keeps, stash, extra, work and side in the model script say what there is)"
-refused "reads tokens" TOKENS "fine_forward uses a pointer that is NULL in its call: one of extra, dw, dy, dx, tokens, targets, seed, frozen $null"
-refused "reads y in a backward" Y "fine_input uses a pointer that is NULL in its call: one of y, dw, tokens, targets, seed, frozen $null"
-refused "needs dx" NULL_DX "fine_input uses a pointer that is NULL in its call: one of y, dw, dx, tokens, targets, seed, frozen $null"
+refused "reads tokens" TOKENS "fine_forward uses a pointer that is NULL in its call: one of extra, dw, dy, dx, tokens, targets, seed, frozen, inputs $null"
+refused "reads y in a backward" Y "fine_input uses a pointer that is NULL in its call: one of y, dw, tokens, targets, seed, frozen, inputs $null"
+refused "needs dx" NULL_DX "fine_input uses a pointer that is NULL in its call: one of y, dw, dx, tokens, targets, seed, frozen, inputs $null"
 refused "is not deterministic" RANDOM \
     "fine_forward is not deterministic: called twice with the same operands, it writes y differently, from byte 20 on"
 undefined() { echo "leaves byte 0 of $1 to what its memory held before: it does not write all of $1, or reads work, stash or extra where nothing was written"; }
@@ -282,6 +325,15 @@ fi
 expect "a rank refuses a broken unit" "pianola: error: rank 0: unit 'fine' of layer 1: fine_forward touches byte 384 of stash, which has 384 bytes" \
     "$(timeout 60 "$room/out/rank0" --rank 0 --world-size 2 --master-addr 127.0.0.1 --master-port 29501 --steps 1 2>&1 | grep error: | sed 's/rank 0 of 1f1b: error: /error: rank 0: /')"
 expect "files of an earlier unit are gone" "units/fine/fine.c units/fine/fine.c.o" "$(cd "$room/out" && find units -type f | sort | paste -sd' ')"
+
+# ---- ranks with inputs ----
+"$PIANOLA" compile schedules/1f1b.lua -D workers=2 "${where[@]}" -o "$room/reading" >/dev/null && make -s -C "$room/reading"
+for k in 0 1; do
+    timeout 60 "$room/reading/rank$k" --rank $k --world-size 2 --master-addr 127.$((1 + $$ / 250 % 250)).$(($$ % 250)).202 --master-port 29500 --steps 5 --json \
+        --data "$room/text.bin" --weights "$room/where.safetensors" >"$room/ranks$k" 2>/dev/null &
+done
+wait
+expect "ranks with inputs: the bits of run" "$(reads 1f1b text where | field weights)" "$(field weights <"$room/ranks0")"
 
 # ---- ranks with libraries: the folder travels whole, and each rank knows its libraries ----
 cp $small tests/models/units/fine.c "$room/"

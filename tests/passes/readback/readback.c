@@ -94,7 +94,7 @@ static void check_stages(const struct rt_stage *a, const struct rt_stage *b, int
 
 static void check_model(const struct rt_model *a, const struct rt_model *b, int nlayers) {
     bool alike;
-    ALIKE(struct rt_model, a, b, x.names = y.names);
+    ALIKE(struct rt_model, a, b, (x.names = y.names, x.input_of_units = y.input_of_units));
     check(alike && !a->names == !b->names, "the model", 0);
     for (int l = 0; a->names && b->names && l < nlayers; l++) {
         const char *one[] = {a->names[l].hf, a->names[l].gguf}, *other[] = {b->names[l].hf, b->names[l].gguf};

@@ -1,0 +1,24 @@
+/* Files beside a file of tokens, with a row for each token: FILE.labels.npy, and FILE.NAME.npy for an input of units.
+ */
+#ifndef PIANOLA_SIDE_FILE_H
+#define PIANOLA_SIDE_FILE_H
+#include "data_file.h"
+#include "npy.h"
+
+struct side_file {
+    struct data_file *file; /* NULL: none */
+    struct npy array;
+};
+/* The files beside one file of tokens: its labels, and the inputs of the model's units. */
+struct sides {
+    struct side_file labels, input[MOST_INPUTS];
+};
+/* Opens the files beside a path that the model needs, and checks each number. rows: the tokens of the path. Returns
+ * false on error, with why. */
+bool sides_open(struct sides *sides, const struct rt_model *m, const char *path, int64_t rows, char *why, size_t nwhy);
+void sides_close(struct sides *sides);
+enum { MOST_SIDES = 1 + MOST_INPUTS };
+const struct data_file *sides_file(const struct sides *sides, int i); /* i < MOST_SIDES; NULL: there is none */
+/* Writes rows [from, from + n) as 4-byte numbers. */
+void side_rows(const struct side_file *side, int64_t from, int64_t n, void *to);
+#endif
