@@ -145,6 +145,7 @@ static void time_messages(struct tracks *tracks) {
             report_pending(tracks, message, ins, tracks->run->step[step].number);
         pending |= !message->completed;
     }
+    tracks->run->hangs = pending;
 }
 
 /* ---- jobs ---- */

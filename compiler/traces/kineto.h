@@ -34,6 +34,7 @@ struct kineto {
     struct range_list waits, arrivals;  /* from gloo's receive to the end of the wait for it; arrivals: sorted by end */
     struct range_list sends, receives;  /* calls that post a message */
     struct link_list launches, kernels; /* kernels: sorted by correlation */
+    const char *backend;                /* of torch.distributed; NULL: not told */
     bool named; /* actions are named by stage, as by PyTorch's runtime of multi-stage schedules */
 };
 #endif

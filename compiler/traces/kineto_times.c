@@ -226,6 +226,16 @@ static void time_updates(struct timing *timing) {
     }
 }
 
+/* Reports that a rank's waits cannot be told from its work, since its backend records no receives. */
+static void report_no_waits(const struct kineto *kineto, const struct rank *rank) {
+    bool receives = false;
+    for (int32_t i = 0; i < rank->nins; i++)
+        receives |= is_recv(rank->ins[i].op);
+    if (receives && !kineto->kernels.n && !kineto->waits.n)
+        fprintf(stderr, "pianola: %s: has no gloo:recv, so its jobs include the waits for their inputs\n",
+                kineto->recording.file);
+}
+
 void time_kineto(struct recording *recording, struct rank_run *run) {
     const struct kineto *kineto = (const struct kineto *)recording;
     const struct rank *rank = run->index.rank;
@@ -238,4 +248,5 @@ void time_kineto(struct recording *recording, struct rank_run *run) {
     for (size_t i = 0; i < kineto->action.n; i++)
         time_action(&timing, &kineto->action.of[i]);
     time_updates(&timing);
+    report_no_waits(kineto, rank);
 }

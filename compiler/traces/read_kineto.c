@@ -195,14 +195,16 @@ static void read_event(struct kineto *kineto, struct range_list *single, struct 
 
 /* ---- the file ---- */
 
-static int distributed_rank(struct json_in *j) {
-    int rank = -1;
-    for (json_open(j, '{'); json_more(j, '}');)
-        if (strcmp(json_name(j), "rank") == 0)
-            rank = (int)json_number(j);
+static void read_distributed(struct kineto *kineto, struct json_in *j) {
+    for (json_open(j, '{'); json_more(j, '}');) {
+        const char *name = json_name(j);
+        if (strcmp(name, "rank") == 0)
+            kineto->recording.rank = (int)json_number(j);
+        else if (strcmp(name, "backend") == 0)
+            kineto->backend = text_or_null(j);
         else
             json_skip(j);
-    return rank;
+    }
 }
 
 static int by_range_start(const void *x, const void *y) {
@@ -263,7 +265,7 @@ struct recording *parse_kineto(const char *file, char *s, size_t n) {
             for (json_open(&j, '['); json_more(&j, ']');)
                 read_event(kineto, &single, &j);
         else if (strcmp(name, "distributedInfo") == 0)
-            kineto->recording.rank = distributed_rank(&j);
+            read_distributed(kineto, &j);
         else if (strcmp(name, "baseTimeNanoseconds") == 0)
             base = json_real(&j);
         else
@@ -284,6 +286,9 @@ struct recording *parse_kineto(const char *file, char *s, size_t n) {
         kineto->recording.rank = rank_in_file_name(file);
     if (kineto->recording.rank < 0)
         die("%s: its distributedInfo has no rank: name it rank0.json, or as its rank is", file);
+    if (kineto->kernels.n ? !kineto->launches.n : kineto->backend && strstr(kineto->backend, "nccl"))
+        die("%s: has no %s of GPUs: profile with ProfilerActivity.CPU and ProfilerActivity.CUDA", file,
+            kineto->kernels.n ? "launches" : "kernels");
     finish(kineto, (int64_t)base);
     return &kineto->recording;
 }

@@ -268,6 +268,9 @@ static void check_job_order(const struct rank_run *run, const struct rank_step *
 static struct run join_ranks(const struct rank_run *of, int n) {
     struct run run = {0, NEW(int, of->nsteps), NEW(struct span *, of->nsteps * n)};
     struct text partial = {0};
+    bool hangs = false;
+    for (int r = 0; r < n; r++)
+        hangs |= of[r].hangs;
     for (int k = 0; k < of->nsteps; k++) {
         int number = of->step[k].number;
         const char *why = why_partial(of, n, number);
@@ -285,7 +288,7 @@ static struct run join_ranks(const struct rank_run *of, int n) {
     if (!run.nsteps)
         die("%s; %s",
             of->nsteps ? why_partial(of, n, of->step[of->nsteps - 1].number) : format("%s: has no step", of->of->file),
-            trace_advice);
+            hangs ? "no step was completed" : trace_advice);
     if (partial.n)
         fputs(partial.s, stderr);
     for (int k = 0; k < run.nsteps && run.step[0] < 1; k++) /* they were counted from the last */

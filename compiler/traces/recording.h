@@ -33,6 +33,7 @@ struct rank_run {
         struct span *at; /* per instruction; end < start: not recorded */
     } * step;
     size_t cap;
+    bool hangs; /* a message never completed */
 };
 int add_step(struct rank_run *run, int number);
 /* Dies if the instruction has a span already. */

@@ -161,7 +161,7 @@ expect "flight recorder: messages of overlapping jobs" "$(sort "$room/wanted")" 
 
 expect "PyTorch's own dump, without times" "pianola: rank 0: SEND_F 0 0 to 1 of step 1 is scheduled and not completed
 pianola: rank 1: RECV_F 0 0 from 0 of step 1 is scheduled and not completed
-pianola: error: $dumps/nccl_trace_rank_0 has no 0F0 in step 2; give the schedule that it ran, with the same -D" \
+pianola: error: $dumps/nccl_trace_rank_0 has no 0F0 in step 2; no step was completed" \
     "$("$PIANOLA" show $two --measured $dumps 2>&1)"
 
 # ---- refused ----
@@ -210,6 +210,21 @@ refused "${R}0.json: byte 2000: expected ," show $f1b --measured "$room/x"
 fresh
 sed -i 's/"dur":[0-9.]*/"dur":-1/' "${R}0.json"
 refused "${R}0.json: the event ProfilerStep#2 has no valid ts and dur" show $f1b --measured "$room/x"
+for kind in kernel cuda_runtime; do
+    rm -rf "$room/x"
+    cp -r $samples/cuda "$room/x"
+    sed -i '/"'$kind'\|"cuda_driver\|"gpu_mem/d;$d' "${R}0.json"
+    sed -i '$s/,$//' "${R}0.json"
+    echo ']}' >>"${R}0.json"
+    what=$([ $kind = kernel ] && echo kernels || echo launches)
+    refused "${R}0.json: has no $what of GPUs: profile with ProfilerActivity.CPU and ProfilerActivity.CUDA" \
+        show schedules/1f1b.lua -D workers=2 -D batches=1 --measured "$room/x"
+done
+fresh
+sed -i '/gloo:recv/d' "${R}1.json"
+expect "a backend that records no receives" \
+    "pianola: ${R}1.json: has no gloo:recv, so its jobs include the waits for their inputs" \
+    "$("$PIANOLA" show $f1b --measured "$room/x" 2>&1 >"$room/out")"
 fresh
 sed -i 's/"rank":2,//' "${R}2.json"
 mv "${R}2.json" "$room/x/worker.json"
