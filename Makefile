@@ -302,6 +302,7 @@ bench:
 	@$(MAKE_ALL) build/bench build/pianola runtime
 	@build/bench
 	@tests/bench/processes.sh
+	@tests/bench/prediction.sh
 # PyTorch's own pipelining of the same GPT, alternating with Pianola's ranks.
 bench-torch: deps $(PYTHON)
 	@$(MAKE_ALL) build/pianola runtime
