@@ -129,7 +129,10 @@ struct timeline_rows *read_recorded(const char *path, const struct program *p) {
     return rows;
 }
 
-bool is_recording(const char *path) { return !holds_measured(path) && is_trace(path); }
+/* Returns whether a path is a compiled folder, which may contain traces that were written there. */
+static bool is_compiled(const char *path) { return access(format("%s/streams.txt", path), F_OK) == 0; }
+
+bool is_recording(const char *path) { return !holds_measured(path) && !is_compiled(path) && is_trace(path); }
 
 struct timeline_rows *read_measured(const char *path) {
     struct stat st;

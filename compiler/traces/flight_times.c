@@ -112,7 +112,7 @@ static void count_messages(struct tracks *tracks) {
         tracks->nsteps = steps > tracks->nsteps ? steps : tracks->nsteps;
     }
     for (int k = 0; k < tracks->nsteps; k++)
-        add_step(tracks->run, tracks->begun ? k + 1 : k + 1 - tracks->nsteps);
+        add_step(tracks->run, tracks->begun ? k + 1 : k - tracks->nsteps);
 }
 
 /* ---- messages ---- */

@@ -52,13 +52,24 @@ static bool moves_object(const struct value *entry, bool send) {
     return strcmp(type, "Long") == 0 || strcmp(type, "Byte") == 0;
 }
 
-static void take_message_times(struct flight_message *message, const struct value *entry) {
+/* Reads a time; dies if it is so large that differences could overflow. */
+static int64_t time_member(const struct flight *flight, const struct value *entry, const char *name,
+                           int64_t otherwise) {
+    int64_t t = int_member(entry, name, otherwise);
+    if (t < -1 || t > 4000000000000000000)
+        die("%s: %s %lld is no time", flight->recording.file, name, (long long)t);
+    return t;
+}
+
+static void take_message_times(const struct flight *flight, struct flight_message *message, const struct value *entry) {
     const struct value *duration = member_of(entry, "duration_ms");
-    message->started = int_member(entry, "time_discovered_started_ns", 0);
-    message->completed = int_member(entry, "time_discovered_completed_ns", 0);
+    message->started = time_member(flight, entry, "time_discovered_started_ns", 0);
+    message->completed = time_member(flight, entry, "time_discovered_completed_ns", 0);
     message->duration = !duration                  ? 0
                         : duration->kind == V_REAL ? 1e6 * duration->real
                                                    : 1e6 * (double)int_member(entry, "duration_ms", 0);
+    if (!(message->duration >= 0 && message->duration < 1e18))
+        die("%s: duration_ms is no time", flight->recording.file);
     message->state = text_member(entry, "state", "unknown");
 }
 
@@ -69,14 +80,14 @@ static void end_batch(struct flight *flight, const struct value *entry, const ch
         struct flight_message *message = &flight->message[i];
         if (message->sequence != sequence || strcmp(message->group, group) != 0 || message->completed)
             break;
-        take_message_times(message, entry);
+        take_message_times(flight, message, entry);
     }
 }
 
 static void add_message(struct flight *flight, const struct value *dump, const struct value *entry) {
     const struct value *group = member_of(entry, "process_group");
     const char *name = text_member(entry, "profiling_name", ""), *colon = strrchr(name, ':');
-    struct flight_message message = {.created = int_member(entry, "time_created_ns", -1),
+    struct flight_message message = {.created = time_member(flight, entry, "time_created_ns", -1),
                                      .record = int_member(entry, "record_id", -1),
                                      .sequence = int_member(entry, "p2p_seq_id", -1)};
     if (!group || group->kind != V_LIST || !group->n || group->item[0]->kind != V_TEXT || !colon || message.record < 0)
@@ -94,7 +105,7 @@ static void add_message(struct flight *flight, const struct value *dump, const s
         die("%s: its name says rank %d, but entry %lld is rank %d's: %s", flight->recording.file,
             flight->recording.rank, (long long)message.record, global_rank(flight, dump, message.group, self), name);
     message.peer = global_rank(flight, dump, message.group, peer);
-    take_message_times(&message, entry);
+    take_message_times(flight, &message, entry);
     GROW(flight->message, flight->cap, flight->n + 1);
     flight->message[flight->n++] = message;
 }

@@ -5,7 +5,8 @@
  * Backward 3, with the messages inside. Schedule1F1B names nothing. A range is an event of category user_annotation;
  * the GPU's copy of it, gpu_user_annotation, lacks kernels that autograd's threads launched, and is not used.
  *
- * Times are microseconds with three decimals, after baseTimeNanoseconds. */
+ * Times are microseconds with three decimals, after baseTimeNanoseconds. They are bounded so that no sum or difference
+ * of them overflows. */
 #include "kineto.h"
 #include "base/read_json.h"
 #include <ctype.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 
 static const char key[] = "\"traceEvents\"";
+static const int64_t LATEST = 6000000000000000000; /* nanoseconds */
 
 bool is_kineto(const char *s, size_t n) { return memmem(s, n, key, sizeof key - 1) != NULL; }
 
@@ -128,7 +130,7 @@ static void add_event(struct kineto *kineto, struct range_list *single, const st
     static const char *const gpu[] = {"kernel", "gpu_memcpy", "gpu_memset"};
     if (!event->phase || strcmp(event->phase, "X") != 0 || !event->category || !event->name)
         return;
-    if (!(fabs(event->ts) < 9e15 && event->dur >= 0 && event->dur < 9e15))
+    if (!(event->ts > -1e15 && event->ts < 4e15 && event->dur >= 0 && event->dur < 1e15))
         die("%s: the event %s has no valid ts and dur", kineto->recording.file, event->name);
     struct range range = {.start = llround(1000 * event->ts)};
     range.end = range.start + llround(1000 * event->dur);
@@ -227,6 +229,13 @@ static int by_correlation(const void *x, const void *y) {
     return (a->correlation > b->correlation) - (a->correlation < b->correlation);
 }
 
+static void rebase(const struct kineto *kineto, int64_t *start, int64_t *end, int64_t base) {
+    *start += base;
+    *end += base;
+    if (*end > LATEST)
+        die("%s: its times are later than the year 2160", kineto->recording.file);
+}
+
 /* Puts all times on the common base, and sorts. */
 static void finish(struct kineto *kineto, int64_t base) {
     struct range_list *all[] = {&kineto->action, &kineto->steps,    &kineto->updates,
@@ -234,10 +243,8 @@ static void finish(struct kineto *kineto, int64_t base) {
     struct range_list *arrivals = &kineto->arrivals;
     struct link_list *linked[] = {&kineto->launches, &kineto->kernels};
     for (int k = 0; k < 6; k++) {
-        for (size_t i = 0; i < all[k]->n; i++) {
-            all[k]->of[i].start += base;
-            all[k]->of[i].end += base;
-        }
+        for (size_t i = 0; i < all[k]->n; i++)
+            rebase(kineto, &all[k]->of[i].start, &all[k]->of[i].end, base);
         sort(all[k]->of, all[k]->n, sizeof *all[k]->of, by_range_start);
     }
     *arrivals = (struct range_list){NEW(struct range, kineto->waits.n), kineto->waits.n, kineto->waits.n};
@@ -245,10 +252,8 @@ static void finish(struct kineto *kineto, int64_t base) {
         memcpy(arrivals->of, kineto->waits.of, sizeof *arrivals->of * arrivals->n);
     sort(arrivals->of, arrivals->n, sizeof *arrivals->of, by_range_end);
     for (int k = 0; k < 2; k++) {
-        for (size_t i = 0; i < linked[k]->n; i++) {
-            linked[k]->of[i].start += base;
-            linked[k]->of[i].end += base;
-        }
+        for (size_t i = 0; i < linked[k]->n; i++)
+            rebase(kineto, &linked[k]->of[i].start, &linked[k]->of[i].end, base);
         sort(linked[k]->of, linked[k]->n, sizeof *linked[k]->of, k ? by_correlation : by_launch_start);
     }
 }
@@ -272,7 +277,7 @@ struct recording *parse_kineto(const char *file, char *s, size_t n) {
             json_skip(&j);
     }
     json_close(&j);
-    if (!(fabs(base) < 9e18))
+    if (!(base >= 0 && base < 4e18))
         die("%s: baseTimeNanoseconds is no time", file);
     kineto->named = kineto->action.n > 0;
     if (!kineto->named)

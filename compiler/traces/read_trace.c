@@ -207,9 +207,9 @@ const char *name_in_run(const struct rank_run *run, int32_t ins) {
 }
 
 const char *step_name(int number) {
-    return number < 0    ? format("the last step but %d", -number)
-           : number == 0 ? "the last step"
-                         : format("step %d", number);
+    return number < -1    ? format("the last step but %d", -number - 1)
+           : number == -1 ? "the last step"
+                          : format("step %d", number);
 }
 
 void set_span(struct rank_run *run, int step, int32_t ins, int64_t start, int64_t end) {
@@ -291,7 +291,7 @@ static struct run join_ranks(const struct rank_run *of, int n) {
             hangs ? "no step was completed" : trace_advice);
     if (partial.n)
         fputs(partial.s, stderr);
-    for (int k = 0; k < run.nsteps && run.step[0] < 1; k++) /* they were counted from the last */
+    for (int k = 0; k < run.nsteps && run.step[0] < 0; k++) /* they were counted from the last */
         run.step[k] = k + 1;
     return run;
 }

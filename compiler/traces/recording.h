@@ -29,7 +29,7 @@ struct rank_run {
     int r, nsteps;
     struct ins_index index;
     struct rank_step {
-        int number;      /* less than 1: counted from the last, which is 0 */
+        int number;      /* negative: counted from the last, which is -1 */
         struct span *at; /* per instruction; end < start: not recorded */
     } * step;
     size_t cap;

@@ -14,11 +14,14 @@ const char *__asan_default_options(void) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+int inputs_read; /* how many were no user error: mutants.c checks that the corpus is not refused as a whole */
+
 /* Runs what(with); returns false if it died with a user error. Memory stays until free_all. */
 static inline bool lives(void (*what)(void *), void *with) {
     bool lived = try(what, with);
     if (!lived && !strstr(diag_text, "error: "))
         abort();
+    inputs_read += lived;
     return lived;
 }
 

@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!file)
         abort();
     memcpy(file, data, size);
-    if (gguf_tensors("fuzzed.gguf", file, size, &list, &said, why, sizeof why))
+    if (gguf_tensors("fuzzed.gguf", file, size, &list, &said, why, sizeof why) && ++inputs_read)
         for (size_t i = 0; i < list.n; i++) {
             const struct named *tensor = &list.at[i];
             int64_t n = 1;

@@ -15,6 +15,7 @@
 
 enum { MOST = 8192, SECONDS = 20 }; /* bytes of a mutant; of CPU time for one input */
 
+extern int inputs_read; /* fuzz.h */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 __attribute__((weak)) int LLVMFuzzerInitialize(int *argc, char ***argv);
 
@@ -109,6 +110,10 @@ int main(int argc, char **argv) {
     for (int i = 0; i < files; i++) {
         file[i] = read_input(argv[3 + i]);
         run(&file[i], last);
+    }
+    if (inputs_read == 0) {
+        fprintf(stderr, "the target refuses every file\n");
+        return 1;
     }
     static uint8_t room[MOST];
     for (int m = 0; m < mutants; m++) {
