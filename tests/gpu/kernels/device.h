@@ -100,7 +100,7 @@ static inline struct rt_bind bind_on_device(const struct rt_bind *host, struct r
     at.loss = on_device(at.loss);
     if (at.batch) {
         *batch = {on_device(at.batch->token), on_device(at.batch->target), on_device(at.batch->x),
-                  on_device(at.batch->y)};
+                  on_device(at.batch->y),     on_device(at.batch->inputs), on_device(at.batch->counted)};
         at.batch = batch;
     }
     return at;
