@@ -27,7 +27,7 @@ static inline int64_t shared_table(const struct rt_model *m, const struct rt_lay
 }
 static inline bool ends_in_loss(const struct rt_stage *s) {
     int kind = s->nlayers > 0 ? s->layer[s->nlayers - 1].kind : NLAYERS;
-    return kind == LAYER_cross_entropy || kind == LAYER_mse;
+    return kind == LAYER_cross_entropy || kind == LAYER_mse || kind == LAYER_mean_loss;
 }
 /* Returns whether a stage's loss is the sum over the members of its team, each of which computes the loss of its rows.
  * Otherwise every member computes the whole loss, and only the first member's counts. */

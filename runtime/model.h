@@ -62,7 +62,8 @@
     X(unit, OF_UNIT, "what its own code computes: unit.h")                                                             \
     X(unembedding, , "y = x E^T, where E is the embedding's token table, shared with it  (Press & Wolf 2017)")         \
     X(cross_entropy, , "mean over rows of -log softmax(x)[target]; the last layer")                                    \
-    X(mse, , "sum over columns of (x - target)^2 / 2, mean over rows; the last layer")
+    X(mse, , "sum over columns of (x - target)^2 / 2, mean over rows; the last layer")                                 \
+    X(mean_loss, , "mean over rows of x, which has one column: losses that a unit makes of its rows; the last layer")
 
 #define X(name, ...) LAYER_##name,
 enum layer_kind { LAYERS(X) NLAYERS };

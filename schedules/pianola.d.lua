@@ -454,6 +454,11 @@ function unembedding(fields) end
 ---@return pianola.layer
 function cross_entropy(fields) end
 
+---The loss of a model whose last unit makes one number of each row, its loss.
+---@param fields {}
+---@return pianola.layer
+function mean_loss(fields) end
+
 ---The loss of a model whose input is integers.
 ---@param fields {}
 ---@return pianola.layer

@@ -5,6 +5,8 @@
 static const char *before_layer(const struct model *m, int i) {
     for (i--; i >= 0 && row_of(m->layer[i].kind)->same_y; i--)
         continue;
+    if (i >= 0 && m->layer[i].kind == LAYER_join)
+        return format("the residual block that ends with %s", where_layer(m, i - 1));
     return i >= 0 ? where_layer(m, i) : "the model's input";
 }
 

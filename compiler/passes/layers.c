@@ -137,6 +137,16 @@ static int loss_out(const struct model *m, int i, int in, int forked) {
     return in;
 }
 
+static int mean_out(const struct model *m, int i, int in, int forked) {
+    (void)forked;
+    if (in != 1)
+        die("%s: its input has %d columns, but it adds up one loss for each row; let the unit before it have width = "
+            "1, "
+            "or end with cross_entropy",
+            where_layer(m, i), in);
+    return in;
+}
+
 static int unembedding_out(const struct model *m, int i, int in, int forked) {
     (void)forked;
     if (in != m->layer[0].out)
@@ -461,4 +471,11 @@ const struct layer_row layer_rows[NLAYERS] = {
                    .each = {5, 0, 0},
                    .aux = gradient,
                    .forward_work = losses},
+    [LAYER_mean_loss] = {.loss = true,
+                         .input = INPUT_TOKENS,
+                         .because = "; integers go with mse",
+                         .out = mean_out,
+                         .each = {2, 0, 0},
+                         .aux = gradient,
+                         .forward_work = losses},
 };

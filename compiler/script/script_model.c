@@ -42,7 +42,8 @@ static void check_layer(struct builder *builder, const struct part *part, bool f
     if (first && input == INPUT_TOKENS && !row->first)
         word_fail(builder->L, part->line, name, "the first layer of a tokens input must be embedding, not %s", name);
     if (last && !row->loss)
-        word_fail(builder->L, part->line, name, "the last layer must be a loss, cross_entropy or mse, not %s", name);
+        word_fail(builder->L, part->line, name,
+                  "the last layer must be a loss, cross_entropy, mean_loss or mse, not %s", name);
     if (!last && row->loss)
         word_fail(builder->L, part->line, name, "%s is a loss and must be the last layer", name);
     if (row->input != INPUT_NONE && input != row->input)

@@ -129,6 +129,17 @@ static __global__ void mse(T *dx, double *loss, const T *x, const float *target,
         loss[row] = sum;
 }
 
+/* Writes each row's loss, and its gradient 1 / count; dx may be x. */
+template <typename T>
+static __global__ void row_losses(T *dx, double *loss, const T *x, const int32_t *targets, divisor by, int rows) {
+    int r = blockIdx.x * THREADS + threadIdx.x;
+    if (r >= rows)
+        return;
+    bool counts = targets[r] >= 0;
+    loss[r] = counts ? (double)widen(x[r]) : 0;
+    dx[r] = narrow<T>(counts ? 1 / by.get() : 0.0f);
+}
+
 /* counted: divides by that number, too; NULL: does not. */
 static __global__ void mean(float *to, const double *loss, int rows, double by, const int64_t *counted) {
     double sum = 0;
@@ -208,6 +219,13 @@ template <typename T> static void mse_forward(const struct cuda_call *c) {
     report(c);
 }
 
+template <typename T> static void mean_of_rows(const struct cuda_call *c) {
+    const struct rt_layer *l = c->l;
+    LAUNCH((row_losses<T>), blocks_for(l->rows, THREADS), THREADS, 0, c->stream, cuda_at<T>(c, l->aux),
+           cuda_at<double>(c, l->tmp), cuda_x<T>(c), c->at->batch->target, divisor_of(c), l->rows);
+    report(c);
+}
+
 template <typename T> static void loss_input(const struct cuda_call *c) {
     int64_t n = (int64_t)c->l->rows * c->l->in;
     T *dx = cuda_at<T>(c, c->l->dx), *aux = cuda_at<T>(c, c->l->aux);
@@ -219,3 +237,4 @@ const struct cuda_layer cuda_cross_entropy = {EITHER(cross_entropy_forward), EIT
 const struct cuda_halves cuda_cross_entropy_halves = {EITHER(cross_entropy_give), EITHER(cross_entropy_get), NULL,
                                                       NULL};
 const struct cuda_layer cuda_mse = {EITHER(mse_forward), EITHER(loss_input), NULL};
+const struct cuda_layer cuda_mean_loss = {EITHER(mean_of_rows), EITHER(loss_input), NULL};

@@ -138,6 +138,20 @@ static void mse_forward(const struct host_call *c) {
     report(c, sum);
 }
 
+/* Computes aux = 1 / count, or 0 where a label does not count. */
+static void mean_loss_forward(const struct host_call *c) {
+    const float *x = host_x(c);
+    float *dx = host_at(c, c->l->aux), share = 1 / count(c);
+    double sum = 0;
+    for (int r = 0; r < c->l->rows; r++) {
+        bool counts = c->at->batch->target[r] >= 0;
+        sum += counts ? (double)x[r] : 0;
+        dx[r] = counts ? share : 0;
+    }
+    report(c, sum);
+}
+
 const struct host_layer host_cross_entropy = {cross_entropy_forward, loss_input, NULL};
 const struct host_halves host_cross_entropy_halves = {cross_entropy_give, cross_entropy_get, NULL, NULL};
 const struct host_layer host_mse = {mse_forward, loss_input, NULL};
+const struct host_layer host_mean_loss = {mean_loss_forward, loss_input, NULL};

@@ -55,7 +55,7 @@ struct side {
 
 enum { BEFORE = 32 }; /* parameters of layers before this one, so that offsets matter */
 
-static bool is_loss(int kind) { return kind == LAYER_cross_entropy || kind == LAYER_mse; }
+static bool is_loss(int kind) { return kind == LAYER_cross_entropy || kind == LAYER_mse || kind == LAYER_mean_loss; }
 
 /* Returns the numbers that a norm keeps per row. */
 static int statistics(const struct shape *f) {

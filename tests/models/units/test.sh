@@ -124,6 +124,7 @@ expect "positions by a unit and by the embedding: the same loss" near "$(awk -v 
 for changed in turned scaled; do
     expect "other inputs, another loss: $changed" other "$([ "$(reads 1f1b text where | field loss_last)" = "$(reads 1f1b $changed where | field loss_last)" ] || echo other)"
 done
+expect "where the unit's rank has no other use for the text" "$(reads 1f1b text where | field loss_last)" "$(reads 1f1b text where -D apart=true | field loss_last)"
 expect "one rank's bits" "true true true true" "$(for how in 1f1b zb_h1 interleaved "1f1b --recompute"; do reads ${how%% *} text where --compare ${how#"${how%% *}"} |
     field one_rank_same_weights; done | paste -sd' ')"
 expect "random inputs without --data" true "$(run schedules/1f1b.lua -D workers=2 "${where[@]}" --steps 3 --compare | field one_rank_same_weights)"

@@ -25,6 +25,22 @@ for how in "serial -D stages=1 -D batches=8" "1f1b -D workers=2 -D batches=8" "z
     set -- $how
     expect "$how: numpy's loss and weights" "$wanted near" "$(after "$@" | paste -sd' ')"
 done
+# The same, with a unit as head and loss. The file's head is turned, so the unit has a file of its own.
+/usr/bin/python3 -c 'import sys; sys.path.insert(0, sys.argv[1]); from labels import *
+w = load(sys.argv[2] + "/weights.safetensors"); head = w.pop("head.weight")
+save(sys.argv[2] + "/three.safetensors", w); save(sys.argv[2] + "/head.safetensors", {"weight": np.ascontiguousarray(head.T)})' $here "$room"
+sed "s,side = { ,data = '$room/head.safetensors'\, &," $here/model.lua | sed "s,\.\./\.\./models,$PWD/tests/models," >"$room/model.lua"
+headed() { timeout 300 "$PIANOLA" run "$@" --weights "$room/three.safetensors" --json 2>"$room/said"; }
+for how in "1f1b -D workers=2 -D batches=8" "zbv -D workers=2 -D batches=8" "ddp -D workers=2 -D batches=8"; do
+    set -- $how
+    rm -rf "$room/saved"
+    expect "a unit with its loss, $how" "$wanted"$'\n'near "$(headed "schedules/$1.lua" --model "$room/model.lua" -D unit=true "${@:2}" --data "$room/text.bin" --steps 1 \
+        --checkpoint "$room/saved" --every 1 | field loss_first | rounded; "$PIANOLA" export-weights "$room/saved" -o "$room/after.own" >/dev/null; numpy after "$room" text "$room/after.own")"
+done
+expect "its check has targets that do not count" "x weight" "$(sed 's/return c->targets\[r\] < 0 ? 0 : /return /' tests/models/units/head.c >"$room/head.c"
+    sed "s,\.\./\.\./models/units,$room," $here/model.lua >"$room/reckless.lua"; "$PIANOLA" check-unit "$room/reckless.lua" -D unit=true 2>&1 | awk '/wrong$/ { print $1 }' | paste -sd' ')"
+expect "a loss of several columns" "pianola: error: layer 5 (mean_loss): its input has 2 columns, but it adds up one loss for each row; let the unit before it have width = 1, or \
+end with cross_entropy" "$("$PIANOLA" check schedules/serial.lua -D stages=1 --model <(sed "s,width = 1\,,width = 2\,,;s,\.\./\.\./models,$PWD/tests/models," $here/model.lua) -D unit=true 2>&1)"
 for how in "1f1b -D workers=2 -D batches=8" "zbv -D workers=2 -D batches=8" "interleaved -D workers=2 -D batches=8"; do
     set -- $how
     expect "$how: one rank's bits" true "$(run "schedules/$1.lua" "${model[@]}" "${@:2}" --data "$room/text.bin" --steps 3 --compare | field one_rank_same_weights)"
@@ -59,6 +75,9 @@ if [ -f build/standin/libpianola-cuda.so ]; then
         set -- $how
         expect "a GPU, $how: numpy's loss" "$wanted" "$(on_gpu "$@" --steps 1 | field loss_first | rounded)"
     done
+    mean_of() { "$PIANOLA" run schedules/1f1b.lua "${model[@]}" -D workers=2 -D batches=3 -D mean=true -D lr=0.01 --data "$room/text.bin" --steps 4 --json "$@" 2>/dev/null |
+        field loss_last | awk '{ printf "%.4f", $1 }'; }
+    expect "a GPU: mean_loss, as on the host" "$(mean_of)" "$(PIANOLA_CUDA=build/standin/libpianola-cuda.so mean_of --device cuda)"
     expect "a GPU: another count in each step, in one graph" \
         "$(run schedules/1f1b.lua -D workers=2 -D batches=3 "${model[@]}" --data "$room/text.bin" --steps 4 | field loss_last | awk '{ printf "%.4f", $1 }')" \
         "$(on_gpu 1f1b -D workers=2 -D batches=3 --steps 4 | field loss_last | awk '{ printf "%.4f", $1 }')"
