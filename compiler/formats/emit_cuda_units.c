@@ -49,9 +49,9 @@ static void emit_unit(struct text *t, const struct rt_unit *unit, int number) {
         weight ? format(", UNIT(%s_weight)", unit->name) : "");
     emit_parameters(t, unit, number);
     emit_libraries(t, unit, number);
-    put(t, "static struct rt_unit_code code_%d = {{UNIT(%s_forward), UNIT(%s_input), %s}, NULL%s};\n", number,
+    put(t, "static struct rt_unit_code code_%d = {{UNIT(%s_forward), UNIT(%s_input), %s}, NULL, %s, %d};\n", number,
         unit->name, unit->name, weight ? format("UNIT(%s_weight)", unit->name) : "NULL",
-        unit->code->nlibraries > 0 ? format(", libraries_%d, %d", number, unit->code->nlibraries) : "");
+        unit->code->nlibraries > 0 ? format("libraries_%d", number) : "NULL", unit->code->nlibraries);
     put(t, "static const struct rt_unit unit_%d = {\n    .name = \"%s\",\n", number, unit->name);
     if (unit->data)
         put(t, "    .data = \"%s\",\n", unit->data);
