@@ -29,10 +29,9 @@ MACHINES = {
 FLAGS = ("-std=c++20 -O3 -DNDEBUG -fPIC -fvisibility=hidden -ffp-contract=off -fno-trapping-math -fno-math-errno "
          "-fno-tree-loop-vectorize -w -DTORCH_INDUCTOR_CPP_WRAPPER -DSTANDALONE_TORCH_HEADER "
          "-DC10_USING_CUSTOM_GENERATED_MACROS").split()
-DIMS, ALIGN = 8, 64
+DIMS, ALIGN, RECORD = 8, 64, 192  # RECORD: AOTI_RECORD in runtime/units/aoti.h
 DTYPES = {torch.uint8: 0, torch.int8: 1, torch.int16: 2, torch.int32: 3, torch.int64: 4, torch.float16: 5,
           torch.float32: 6, torch.float64: 7, torch.bool: 11, torch.bfloat16: 15}
-SPACES = ("x", "y", "stash", "extra", "work", "w", "dw", "dy", "dx", "constant")
 
 
 class Input(ctypes.Structure):
@@ -48,6 +47,17 @@ class Output(ctypes.Structure):
     _fields_ = [("allocation", ctypes.c_int64), ("offset", ctypes.c_int64), ("dtype", ctypes.c_int64),
                 ("dims", ctypes.c_int64), ("size", ctypes.c_int64 * DIMS), ("stride", ctypes.c_int64 * DIMS),
                 ("data", ctypes.c_void_p)]
+
+
+@dataclasses.dataclass
+class Recording:
+    """What a run of a graph did: allocations as (bytes, when made, when deleted), outputs as (allocation, offset), their
+    values, and the most tensors at once."""
+
+    allocations: list
+    outputs: list
+    results: list
+    tensors: int
 
 
 @dataclasses.dataclass
@@ -185,7 +195,7 @@ class Builder:
     # ---- recording ----
 
     def record(self, name, library, tensors, expected):
-        """Runs a graph. Returns its allocations, its outputs as tensors and as records, and the most tensors."""
+        """Runs a graph. expected: tensors like its outputs."""
         run = ctypes.CDLL(str(library))[f"{name}_graph"]
         inputs = (Input * max(1, len(tensors)))()
         for i, t in zip(inputs, tensors):
@@ -210,10 +220,10 @@ class Builder:
             raw = (ctypes.c_char * max(1, nbytes(t))).from_address(o.data)
             flat = torch.frombuffer(bytearray(raw), dtype=t.dtype)
             results.append(torch.as_strided(flat, t.shape, t.stride()))
-        allocations = [(m.bytes, m.born, m.died) for m in made[:n]]
-        records = [(o.allocation, o.offset) for o in outputs]
+        recording = Recording([(m.bytes, m.born, m.died) for m in made[:n]], [(o.allocation, o.offset) for o in outputs],
+                              results, most.value)
         self.recorder.record_free(made, ctypes.c_int64(n))
-        return allocations, records, results, most.value
+        return recording
 
 
 # ---- plans ----
@@ -234,22 +244,21 @@ def place(allocations):
     return {i: at for at, _, _, _, i in placed}, total
 
 
-def plan(name, inputs, outputs, recorded, record_bytes, randoms):
-    """Returns the plan of a graph. inputs: (space, offset, tensor); outputs: (space, offset, bytes); randoms: the unit's
-    random numbers, if the graph reads any."""
-    allocations, records, _, most = recorded
-    places = {}
-    for (space, offset, size), (allocation, at) in zip(outputs, records):
+def plan(name, inputs, outputs, recorded, randoms):
+    """Returns the plan of a graph. inputs: (space, offset, tensor); outputs: (space, offset, bytes); randoms: how many
+    random numbers the unit draws."""
+    allocations, places = recorded.allocations, {}
+    for (space, offset, size), (allocation, at) in zip(outputs, recorded.outputs):
         if allocation < 0 or at != 0 or allocations[allocation][0] != size or allocation in places:
             raise ExportError(f"{name}: an output is not an allocation of its own; please report this model")
         places[allocation] = (space, offset)
-    inner = [(i, *a) for i, a in enumerate(allocations) if i not in places]
-    offsets, pool = place(inner)
+    offsets, pool = place([(i, *a) for i, a in enumerate(allocations) if i not in places])
     places |= {i: ("work", at) for i, at in offsets.items()}
-    dx = pool + aligned(most * record_bytes)
+    gradients = sum(size for space, _, size in outputs if space == "dw")
+    randoms = randoms if any(space == "random" for space, _, _ in inputs) else 0
+    dx = pool + aligned(recorded.tensors * RECORD)
     dw = dx + sum(aligned(size) for space, _, size in outputs if space == "dx")
-    grads = sum(size for space, _, size in outputs if space == "dw")
-    random = dw + aligned(grads)
+    random = dw + aligned(gradients)
     inputs = [("work", random + offset, t) if space == "random" else (space, offset, t) for space, offset, t in inputs]
-    return Planned(name, inputs, [(*places[i], a[0]) for i, a in enumerate(allocations)],
-                   [(s, o) for s, o, _ in outputs], most, pool, dx, dw, grads // 4, random, randoms, random + aligned(4 * randoms))
+    return Planned(name, inputs, [(*places[i], a[0]) for i, a in enumerate(allocations)], [(s, o) for s, o, _ in outputs],
+                   recorded.tensors, pool, dx, dw, gradients // 4, random, randoms, random + aligned(4 * randoms))

@@ -1,14 +1,31 @@
 """Writes a model's folder: model.lua, the units' C files and libraries, and the weights."""
 
+import dataclasses
 import os
 import pathlib
 import re
+import shutil
+import tempfile
 
 import torch
 from safetensors.torch import save_file
 
-from .build import DTYPES, SPACES, nbytes
-from .cut import ExportError
+from .build import DTYPES
+from .cut import Cut
+
+
+@dataclasses.dataclass
+class Export:
+    """All that the folder says. layers: pairs of a unit's name, or another layer in Lua, and its name in files."""
+
+    title: str
+    machine: str
+    rows: int
+    context: int
+    cut: Cut
+    units: list
+    layers: list
+    weights: dict
 
 
 def braced(items):
@@ -19,9 +36,11 @@ def braced(items):
 
 
 def c_inputs(graph):
-    rows = [f"    {braced([braced(['AOTI_' + space.upper(), offset]), DTYPES[t.dtype], t.dim(), braced(list(t.shape) or [0]), braced(list(t.stride()) or [0])])},\n"
-            for space, offset, t in graph.inputs]
-    return f"static const struct aoti_input {graph.name}_inputs[] = {{\n{''.join(rows)}}};\n"
+    rows = []
+    for space, offset, t in graph.inputs:
+        shape = [braced(list(v) or [0]) for v in (t.shape, t.stride())]
+        rows.append(braced([at(space, offset), DTYPES[t.dtype], t.dim(), *shape]))
+    return c_places("aoti_input", f"{graph.name}_inputs", rows)
 
 
 def c_places(kind, name, rows):
@@ -66,18 +85,16 @@ def c_file(unit, machine):
 # ---- model.lua ----
 
 
-def dims(shape):
-    """Returns a parameter's sizes in a script, which knows vectors and matrices."""
-    shape = list(shape) or [1]
-    return shape if len(shape) <= 2 else [shape[0], int(torch.Size(shape[1:]).numel())]
-
-
 def lua_unit(unit):
-    parameters = [f'    {{ "{name}", {", ".join(map(str, dims(p.shape)))} }},\n' for name, p in unit.parameters]
+    parameters = [f'    {{ "{name}", {", ".join(map(str, p.shape))} }},\n'
+                  for name, p in unit.parameters.items()]
+    # For a training that starts without --weights: scales of norms are near 1.
+    ones = [f'["{name}"] = "ones"' for name, p in unit.parameters.items() if p.dim() == 1 and float(p.detach().mean()) > 0.5]
     three = lambda values: "{ " + ", ".join(f"{v:.0f}" for v in values) + " }"
     lines = [f'  source = "units/{unit.name}.c",', f'  libraries = {{ {{ "units/{unit.name}.so", sha256 = "{unit.sha256}" }} }},',
              f"  in_width = {unit.columns_in}, width = {unit.columns_out}, in_rows = {unit.rows},",
              *([f"  parameters = {{\n{''.join(parameters)}  }},"] if parameters else []),
+             *([f"  init = {{ {', '.join(ones)} }},"] if ones else []),
              *([f"  frozen = {{ {', '.join(map(repr, unit.frozen))} }}, data = \"model.safetensors\",".replace("'", '"')]
                if unit.frozen else []),
              f'  keeps = "{unit.keeps}", stash = {unit.stash}, extra = {unit.extra}, work = {three(unit.work)},',
@@ -130,11 +147,18 @@ return model {{
 
 
 def write(export, folder):
-    """Writes the folder. Its files replace an earlier export's."""
+    """Writes the folder. Its files replace an earlier export's once all are written, the model script last."""
     folder = pathlib.Path(folder)
     (folder / "units").mkdir(parents=True, exist_ok=True)
-    for unit in export.units:
-        (folder / "units" / f"{unit.name}.c").write_text(c_file(unit, export.machine))
-        os.replace(unit.library, folder / "units" / f"{unit.name}.so")
-    save_file(export.weights, folder / "model.safetensors", metadata={"format": "pt"})
-    (folder / "model.lua").write_text(model_lua(export))
+    with tempfile.TemporaryDirectory(prefix=".export-", dir=folder) as new:
+        new = pathlib.Path(new)
+        names = []
+        for unit in export.units:
+            (new / f"{unit.name}.c").write_text(c_file(unit, export.machine))
+            shutil.copy(unit.library, new / f"{unit.name}.so")
+            names += [f"units/{unit.name}.c", f"units/{unit.name}.so"]
+        save_file(export.weights, new / "model.safetensors", metadata={"format": "pt"})
+        os.chmod(new / "model.safetensors", 0o644)
+        (new / "model.lua").write_text(model_lua(export))
+        for name in [*names, "model.safetensors", "model.lua"]:
+            os.replace(new / pathlib.Path(name).name, folder / name)

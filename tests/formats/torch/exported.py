@@ -5,6 +5,7 @@ sums have its order. exported.py PIANOLA DATA [MODEL ...]"""
 import itertools
 import json
 import math
+import os
 import pathlib
 import subprocess
 import sys
@@ -16,6 +17,7 @@ sys.path[:0] = [str(ROOT / "export"), str(ROOT / "export" / "examples")]
 
 import torch
 import transformers as T
+from safetensors.torch import load_file
 from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
 from eager import microbatches, train
@@ -160,17 +162,51 @@ def check(name, make, layers, folder):
         expect(f"{name}, {schedule}: one rank's bits", bits or not exact, result.get("one_rank_largest_difference"))
     if make is Dropping:
         check_validation(name, model, folder)
+    if make is SmallGPT:
+        check_ranks(name, folder)
+        check_back(name, folder)
     return exported, row
 
 
-def check_validation(name, model, folder):
+def check_ranks(name, folder):
+    """Runs the ranks' own programs, from a folder that was moved after the model's was removed."""
+    flags = ["--weights", f"{folder}/model.safetensors", "--data", DATA, "--steps", "3", "--json"]
+    must = run("run", str(ROOT / "schedules/zbv.lua"), "--model", f"{folder}/model.lua", *flags[:-1])["weights"]
+    run("compile", str(ROOT / "schedules/zbv.lua"), "--model", f"{folder}/model.lua", "-o", f"{folder}/compiled")
+    os.rename(f"{folder}/units", f"{folder}/away")
+    os.rename(f"{folder}/compiled", f"{folder}/moved")
+    paths = dict(os.environ, PKG_CONFIG_PATH=str(pathlib.Path(PIANOLA).resolve().parent))
+    made = subprocess.run(["make", "-s", "-C", f"{folder}/moved"], capture_output=True, text=True, env=paths)
+    expect(f"{name}: ranks' programs are built", made.returncode == 0, made.stderr[-500:])
+    where = ["--world-size", "4", "--master-addr", f"127.{os.getpid() // 250 % 250 + 1}.{os.getpid() % 250}.77",
+             "--master-port", "29511"]
+    ranks = [subprocess.Popen([f"{folder}/moved/rank{k}", "--rank", str(k), *where, *flags], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True) for k in range(4)]
+    said = [r.communicate(timeout=120) for r in ranks]
+    os.rename(f"{folder}/away", f"{folder}/units")
+    good = all(r.returncode == 0 for r in ranks) and json.loads(said[0][0])["weights"] == must
+    expect(f"{name}: ranks as processes give run's bits", good, said[0][1][-500:])
+
+
+def check_back(name, folder):
+    """Loads the weights of a checkpoint into PyTorch, whose loss must be Pianola's."""
+    saved = f"{folder}/saved"
+    run("run", str(ROOT / "schedules/1f1b.lua"), "--model", f"{folder}/model.lua", "--weights", f"{folder}/model.safetensors",
+        "--data", DATA, "--steps", "3", "--checkpoint", saved)
+    run("export-weights", saved, "--names", "hf", "--model", f"{folder}/model.lua", "-o", f"{folder}/back")
+    model = SmallGPT()
+    model.load_state_dict(load_file(f"{folder}/back/model.safetensors"))
+    check_validation(f"{name}, loaded back", model, folder, f"{folder}/back/model.safetensors")
+
+
+def check_validation(name, model, folder, weights=None):
     """Compares the loss of the first step's microbatches, in which nothing is dropped."""
     result = run("run", str(ROOT / "schedules/serial.lua"), "--model", f"{folder}/model.lua", "--weights",
-                 f"{folder}/model.safetensors", "--data", DATA, "--steps", "0")
+                 weights or f"{folder}/model.safetensors", "--data", DATA, "--steps", "0")
     model.eval()
     few = itertools.islice(microbatches(DATA, CONTEXT, ROWS), 8)
     must = [torch.nn.functional.cross_entropy(model(t).flatten(0, 1), y.flatten()).item() for t, y in few]
-    expect(f"{name}: PyTorch's loss without dropout", abs(result.get("loss", 0) / (sum(must) / 8) - 1) < 1e-6, result)
+    expect(f"{name}: PyTorch's loss", abs(result.get("loss", 0) / (sum(must) / 8) - 1) < 1e-6, result)
 
 
 def main():

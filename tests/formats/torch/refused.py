@@ -35,10 +35,27 @@ class Model(nn.Module):
 class Layer(nn.Module):
     def __init__(self, f, parameters=1):
         super().__init__()
-        self.f, self.w = f, nn.ParameterList(nn.Parameter(torch.randn(16, 16)) for _ in range(parameters))
+        self.f, self.w = f, nn.ParameterDict({f"m{i}": nn.Parameter(torch.randn(16, 16)) for i in range(parameters)})
 
     def forward(self, x, *more):
-        return self.f(x @ self.w[0], *more) + sum(w.sum() for w in self.w)
+        return self.f(x @ self.w["m0"], *more) + sum(w.sum() for w in self.w.values())
+
+
+class Odd(nn.Module):
+    """A layer with a parameter of another name or shape."""
+
+    def __init__(self, name, *shape):
+        super().__init__()
+        self.inner = nn.Module()
+        self.inner.register_parameter(name, nn.Parameter(torch.randn(*shape)))
+
+    def forward(self, x):
+        return x * next(self.parameters()).sum()
+
+
+class Detached(Odd):
+    def forward(self, x):
+        return x * next(self.parameters()).detach().sum()
 
 
 class Counting(nn.Module):
@@ -142,6 +159,9 @@ CASES = {
     "no logits": (lambda: dictionary(Model()), "layers", "returns a dict without logits"),
     "a shared parameter": (shared, "layers", "layers.1: parameter weight is also layers.0's"),
     "a frozen token table": (frozen, "layers", "tokens.weight is frozen; a token table and an output matrix are trained"),
+    "a name of one letter": (lambda: Model(lambda: Odd("g", 16)), "layers", "parameter inner.g has a name that cannot be"),
+    "three dimensions": (lambda: Model(lambda: Odd("cube", 2, 2, 2)), "layers", "parameter inner.cube has 3 dimensions"),
+    "no gradient": (lambda: Model(lambda: Detached("scale", 16)), "layers", "parameter inner.scale gets no gradient"),
     "half precision": (lambda: Model().bfloat16(), "layers", "parameter weight is torch.bfloat16; call model.float"),
 }
 

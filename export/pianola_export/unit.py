@@ -1,0 +1,172 @@
+"""Makes a unit of a part: lays out its tensors, compiles its graphs, and compares them with autograd."""
+
+import dataclasses
+import hashlib
+import pathlib
+
+import torch
+
+from .build import Builder, aligned, generate, nbytes, plan
+from .cut import ExportError
+
+OPERATIONS = ("forward", "input", "weight")
+
+
+@dataclasses.dataclass
+class Unit:
+    """A compiled unit. graphs: Planned, by operation, and validate, the forward without dropout. Sizes are bytes."""
+
+    name: str
+    graphs: dict
+    parameters: dict
+    library: pathlib.Path
+    rows: int
+    columns_in: int
+    columns_out: int
+    keeps: str
+    stash: int
+    extra: int
+    work: list
+    flop: list
+
+    @property
+    def sha256(self):
+        return hashlib.sha256(self.library.read_bytes()).hexdigest()
+
+    @property
+    def frozen(self):
+        return [n for n, p in self.parameters.items() if not p.requires_grad]
+
+
+# ---- values to compile and compare with ----
+
+
+def run_traced(graph, values):
+    with torch.no_grad():
+        return graph.module(*[values[k] for k in graph.inputs])
+
+
+def values_of(part, split):
+    """Runs the graphs in PyTorch, on random numbers. Returns all values, by kind."""
+    generator = torch.Generator().manual_seed(1)
+    values = {("x", None): part.x, **{("constant", n): t for n, t in split.constants.items()},
+              **{("w" if p.requires_grad else "frozen", n): p.detach() for n, p in split.parameters.items()}}
+    for graph in split.graphs.values():
+        for kind, n in zip(graph.inputs, graph.module.graph.nodes):
+            if kind[0] == "random":
+                values[kind] = torch.rand(n.meta["val"].shape, generator=generator)
+    for op in OPERATIONS:
+        if op in split.graphs:
+            values.update(zip(split.graphs[op].outputs, run_traced(split.graphs[op], values)))
+        if op == "forward":
+            values["dy", None] = torch.randn(values["y", None].shape, generator=generator)
+    return values
+
+
+def by_autograd(part, dy):
+    x = part.x.clone().requires_grad_(True)
+    parameters = {n: p.detach().clone().requires_grad_(p.requires_grad) for n, p in part.parameters.items()}
+    y = part.function(x, *part.constants.values(), *parameters.values())
+    y.backward(dy)
+    return {("y", None): y.detach(), ("dx", None): x.grad,
+            **{("dw", n): p.grad for n, p in parameters.items() if p.grad is not None}}
+
+
+def largest_error(wanted, computed):
+    """Returns the largest error, relative to the tensor's largest element. Parameters' gradients that are 0 but for
+    rounding, like that of a key's bias, are compared with the largest one."""
+    if set(wanted) - set(computed):
+        return float("inf")
+    most = max((float(t.abs().max()) for (kind, _), t in wanted.items() if kind == "dw"), default=0.0)
+    worst = 0.0
+    for (kind, name), t in wanted.items():
+        floor = 1e-3 * most if kind == "dw" else 1e-30
+        error = (computed[kind, name].float() - t.float()).abs().max()
+        worst = max(worst, float(error) / max(float(t.float().abs().max()), floor))
+    return worst
+
+
+# ---- layouts ----
+
+
+def in_a_row(kinds, values):
+    """Returns the offsets of tensors that lie one after the other, each aligned, and the bytes of all."""
+    offsets, total = {}, 0
+    for kind in kinds:
+        offsets[kind] = total
+        total += aligned(nbytes(values[kind]))
+    return offsets, total
+
+
+def parameter_offsets(parameters):
+    """Returns where parameters and their gradients lie, without gaps, the frozen ones apart."""
+    offsets, ends = {}, {"w": 0, "frozen": 0}
+    for n, p in parameters.items():
+        kind = "w" if p.requires_grad else "frozen"
+        offsets[kind, n] = offsets["dw", n] = ends[kind]
+        ends[kind] += 4 * p.numel()
+    return offsets
+
+
+def bytes_of(t):
+    flat = torch.as_strided(t, (nbytes(t) // t.element_size(),), (1,)).contiguous()
+    return bytes(flat.view(torch.uint8).numpy()) if t.numel() else b""
+
+
+def blob(kinds, offsets, values, total):
+    content = bytearray(total)
+    for kind in kinds:
+        content[offsets[kind] : offsets[kind] + nbytes(values[kind])] = bytes_of(values[kind])
+    return bytes(content)
+
+
+# ---- the unit ----
+
+
+def build_unit(builder: Builder, name, part, split):
+    """Compiles a part. Returns its unit, and the largest relative error against autograd."""
+    values, graphs = values_of(part, split), split.graphs
+    spaces = {s: [k for g in graphs.values() for k in g.outputs if k[0] == s] for s in ("stash", "extra")}
+    spaces["constant"] = [("constant", n) for n in split.constants]
+    spaces["random"] = sorted(k for k in values if k[0] == "random")
+    offsets, total = parameter_offsets(split.parameters), {}
+    for space, kinds in spaces.items():
+        more, total[space] = in_a_row(kinds, values)
+        offsets |= more
+    codes = {f"{name}_{op}": generate(f"{name}_{op}", g, [values[k] for k in g.inputs], builder.bits)
+             for op, g in graphs.items()}
+    library = builder.library(name, codes, blob(spaces["constant"], offsets, values, total["constant"]))
+    # Autograd draws other random numbers. So a part with dropout is compared with its own trace.
+    wanted = by_autograd(part, values["dy", None]) if not spaces["random"] else {}
+    planned, computed = {}, {}
+    for op, graph in graphs.items():
+        expected = run_traced(graph, values)
+        recorded = builder.record(f"{name}_{op}", library, [values[k] for k in graph.inputs], expected)
+        if spaces["random"]:
+            wanted |= {(k, (op, n)): t for (k, n), t in zip(graph.outputs, expected)}
+            computed |= {(k, (op, n)): t for (k, n), t in zip(graph.outputs, recorded.results)}
+        else:
+            computed.update(zip(graph.outputs, recorded.results))
+        inputs = [(k[0], offsets.get(k, 0), values[k]) for k in graph.inputs]
+        outputs = [(k[0], offsets.get(k, 0), nbytes(values[k])) for k in graph.outputs]
+        planned[op] = plan(f"{name}_{op}", inputs, outputs, recorded, total["random"] // 4)
+    reads = {k[0] for op in ("input", "weight") if op in graphs for k in graphs[op].inputs}
+    work = [planned[op].work if op in planned else 0 for op in OPERATIONS]
+    work[0] = max(work[0], planned["validate"].work if "validate" in planned else 0)
+    unit = Unit(name, planned, split.parameters, library, part.x.numel() // part.x.shape[-1], part.x.shape[-1],
+                values["y", None].shape[-1], "".join(k for k in "xy" if k in reads), total["stash"], total["extra"], work,
+                [graphs[op].flop if op in graphs else 0 for op in OPERATIONS])
+    return unit, largest_error(wanted, computed)
+
+
+def fingerprint(part, split):
+    """Returns a hash of all that a unit's code depends on: equal parts share one unit."""
+    h = hashlib.sha256()
+    for op, g in split.graphs.items():
+        shapes = [(str(n.meta["val"].shape), str(n.meta["val"].stride()), str(n.meta["val"].dtype))
+                  for n in g.module.graph.nodes if n.op == "placeholder"]
+        h.update(repr((op, g.module.code, g.inputs, g.outputs, shapes)).encode())
+    h.update(repr([(n, p.shape, p.requires_grad) for n, p in split.parameters.items()]).encode())
+    for n, t in split.constants.items():
+        h.update(n.encode() + bytes_of(t.contiguous()))
+    return h.hexdigest()
