@@ -40,7 +40,8 @@ class Input(ctypes.Structure):
 
 
 class Recorded(ctypes.Structure):
-    _fields_ = [("bytes", ctypes.c_int64), ("born", ctypes.c_int64), ("died", ctypes.c_int64), ("at", ctypes.c_void_p)]
+    _fields_ = [("bytes", ctypes.c_int64), ("born", ctypes.c_int64), ("died", ctypes.c_int64),
+                ("products", ctypes.c_int64), ("at", ctypes.c_void_p)]
 
 
 class Output(ctypes.Structure):
@@ -51,10 +52,11 @@ class Output(ctypes.Structure):
 
 @dataclasses.dataclass
 class Recording:
-    """What a run of a graph did: allocations as (bytes, when made, when deleted), outputs as (allocation, offset), their
-    values, and the most tensors at once."""
+    """What a run of a graph did: allocations as (bytes, when made, when deleted), the numbers of products that made each,
+    outputs as (allocation, offset), their values, and the most tensors at once."""
 
     allocations: list
+    products: list
     outputs: list
     results: list
     tensors: int
@@ -62,8 +64,8 @@ class Recording:
 
 @dataclasses.dataclass
 class Planned:
-    """A graph with its tape: inputs as (space, offset, tensor), allocations as (space, offset, bytes), outputs as
-    (space, offset), and the places in its workspace."""
+    """A graph with its tape: inputs as (space, offset, tensor), allocations as (space, offset, bytes, spare), outputs by
+    their numbers among these, and the places in its workspace."""
 
     name: str
     inputs: list
@@ -71,9 +73,6 @@ class Planned:
     outputs: list
     tensors: int
     pool: int
-    dx: int
-    dw: int
-    floats: int
     random: int
     randoms: int
     work: int
@@ -220,7 +219,8 @@ class Builder:
             raw = (ctypes.c_char * max(1, nbytes(t))).from_address(o.data)
             flat = torch.frombuffer(bytearray(raw), dtype=t.dtype)
             results.append(torch.as_strided(flat, t.shape, t.stride()))
-        recording = Recording([(m.bytes, m.born, m.died) for m in made[:n]], [(o.allocation, o.offset) for o in outputs],
+        recording = Recording([(m.bytes, m.born, m.died) for m in made[:n]], [m.products for m in made[:n]],
+                              [(o.allocation, o.offset) for o in outputs],
                               results, most.value)
         self.recorder.record_free(made, ctypes.c_int64(n))
         return recording
@@ -245,20 +245,20 @@ def place(allocations):
 
 
 def plan(name, inputs, outputs, recorded, randoms):
-    """Returns the plan of a graph. inputs: (space, offset, tensor); outputs: (space, offset, bytes); randoms: how many
-    random numbers the unit draws."""
-    allocations, places = recorded.allocations, {}
-    for (space, offset, size), (allocation, at) in zip(outputs, recorded.outputs):
-        if allocation < 0 or at != 0 or allocations[allocation][0] != size or allocation in places:
+    """Returns the plan of a graph. inputs: (space, offset, tensor); outputs: (space, offset, bytes, is a product); randoms:
+    how many random numbers the unit draws."""
+    allocations, inner = recorded.allocations, {i for i, _ in recorded.outputs}
+    offsets, pool = place([(i, *a) for i, a in enumerate(allocations) if i not in inner])
+    tape = [("work", offsets.get(i), a[0], 0) for i, a in enumerate(allocations)]
+    end = pool + aligned(recorded.tensors * RECORD)
+    for (space, offset, size, product), (i, at) in zip(outputs, recorded.outputs):
+        if i < 0 or at != 0 or tape[i] != ("work", None, size, 0):
             raise ExportError(f"{name}: an output is not an allocation of its own; please report this model")
-        places[allocation] = (space, offset)
-    offsets, pool = place([(i, *a) for i, a in enumerate(allocations) if i not in places])
-    places |= {i: ("work", at) for i, at in offsets.items()}
-    gradients = sum(size for space, _, size in outputs if space == "dw")
+        in_place = product and recorded.products[i] == 1
+        has_spare = space == "dx" or (space == "dw" and not in_place)
+        tape[i] = (space, offset, size, -1 if in_place else end if has_spare else 0)
+        end += aligned(size) if has_spare else 0
     randoms = randoms if any(space == "random" for space, _, _ in inputs) else 0
-    dx = pool + aligned(recorded.tensors * RECORD)
-    dw = dx + sum(aligned(size) for space, _, size in outputs if space == "dx")
-    random = dw + aligned(gradients)
-    inputs = [("work", random + offset, t) if space == "random" else (space, offset, t) for space, offset, t in inputs]
-    return Planned(name, inputs, [(*places[i], a[0]) for i, a in enumerate(allocations)], [(s, o) for s, o, _ in outputs],
-                   recorded.tensors, pool, dx, dw, gradients // 4, random, randoms, random + aligned(4 * randoms))
+    inputs = [("work", end + offset, t) if space == "random" else (space, offset, t) for space, offset, t in inputs]
+    return Planned(name, inputs, tape, [i for i, _ in recorded.outputs], recorded.tensors, pool, end, randoms,
+                   end + aligned(4 * randoms))

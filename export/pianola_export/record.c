@@ -33,9 +33,9 @@ void host_product(struct product p) {
 
 /* ---- recording ---- */
 
-/* An allocation: when it was made and deleted, on a clock that counts both. */
+/* An allocation: when it was made and deleted, on a clock that counts both, and how many products made its content. */
 struct recorded {
-    int64_t bytes, born, died;
+    int64_t bytes, born, died, products;
     char *at;
 };
 struct recording {
@@ -49,7 +49,7 @@ static char *record_place(struct aoti_state *state, int64_t bytes) {
         aoti_fail("it makes more than %lld allocations", (long long)r->capacity);
     struct recorded *made = &r->made[r->n++];
     const size_t room = ((size_t)bytes + 127) / 64 * 64;
-    *made = (struct recorded){bytes, r->clock++, INT64_MAX, aligned_alloc(64, room)};
+    *made = (struct recorded){bytes, r->clock++, INT64_MAX, 0, aligned_alloc(64, room)};
     memset(made->at, 0xff, room);
     return made->at;
 }
@@ -57,6 +57,12 @@ static char *record_place(struct aoti_state *state, int64_t bytes) {
 static void record_drop(struct aoti_state *state, int32_t allocation) {
     struct recording *r = state->self;
     r->made[allocation].died = r->clock++;
+}
+
+static bool record_product(struct aoti_state *state, int32_t allocation) {
+    struct recording *r = state->self;
+    r->made[allocation].products++;
+    return false;
 }
 
 /* An output: its allocation, or -1; its place there; its shape. */
@@ -72,7 +78,8 @@ int64_t record(const char *name, aoti_function *run, int64_t inputs, char **data
                int64_t *most) {
     enum { POOL = 65536 };
     struct recording r = {.made = made, .capacity = capacity};
-    struct aoti_state state = {.name = name, .place = record_place, .drop = record_drop, .self = &r};
+    struct aoti_state state = {
+        .name = name, .place = record_place, .drop = record_drop, .adds = record_product, .self = &r};
     struct aoti_tensor **handle = calloc((size_t)(inputs + outputs + 1), sizeof *handle);
     char *pool = aligned_alloc(64, (size_t)POOL * AOTI_RECORD);
     jmp_buf here;

@@ -30,6 +30,7 @@ class Graph:
     module: fx.GraphModule
     inputs: list
     outputs: list
+    products: set  # the outputs that are matrix products
     flop: float
 
 
@@ -203,6 +204,10 @@ class Splitter:
 
     # ---- building ----
 
+    def is_product(self, n):
+        whole = all(size(m) == size(n) for m in self.chain(n))
+        return base_of(n).target is aten.mm.default and size(base_of(n)) == size(n) and whole and value(n).is_contiguous()
+
     def is_y(self, n):
         """Returns whether y has the value of n, with the same elements in the same order."""
         v, y = value(n), value(self.y)
@@ -263,7 +268,8 @@ class Splitter:
         graph.eliminate_dead_code()
         graph.lint()
         placeholders = sorted(inputs, key=self.at.get)
-        return Graph(fx.GraphModule(self.gm, graph), [inputs[n] for n in placeholders], [k for k, _ in outputs], flop)
+        return Graph(fx.GraphModule(self.gm, graph), [inputs[n] for n in placeholders], [k for k, _ in outputs],
+                     {k for k, n in outputs if self.is_product(n)}, flop)
 
     def as_kept(self, n):
         return value(n).contiguous() if is_view(n) else value(n)

@@ -148,7 +148,7 @@ def build_unit(builder: Builder, name, part, split):
         else:
             computed.update(zip(graph.outputs, recorded.results))
         inputs = [(k[0], offsets.get(k, 0), values[k]) for k in graph.inputs]
-        outputs = [(k[0], offsets.get(k, 0), nbytes(values[k])) for k in graph.outputs]
+        outputs = [(k[0], offsets.get(k, 0), nbytes(values[k]), k in graph.products) for k in graph.outputs]
         planned[op] = plan(f"{name}_{op}", inputs, outputs, recorded, total["random"] // 4)
     reads = {k[0] for op in ("input", "weight") if op in graphs for k in graphs[op].inputs}
     work = [planned[op].work if op in planned else 0 for op in OPERATIONS]

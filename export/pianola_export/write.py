@@ -54,15 +54,15 @@ def at(space, offset):
 
 def c_graph(graph, constants, machine):
     name = graph.name
-    tape = [braced([at(space, offset), size]) for space, offset, size in graph.tape]
+    tape = [braced([at(space, offset), size, spare]) for space, offset, size, spare in graph.tape]
     fields = [f'.name = "{name}"', f'.machine = "{machine}"', f".run = {name}_graph", f".constants = {constants}", f".input = {name}_inputs",
               f".tape = {name}_tape" if tape else "", f".output = {name}_outputs", f".inputs = {len(graph.inputs)}",
               f".outputs = {len(graph.outputs)}", f".allocations = {len(tape)}", f".tensors = {graph.tensors}",
               f".pool = {graph.pool}", f".random = {graph.random}" if graph.randoms else "",
-              f".randoms = {graph.randoms}" if graph.randoms else "", f".dx = {graph.dx}", f".dw = {graph.dw}", f".floats = {graph.floats}"]
+              f".randoms = {graph.randoms}" if graph.randoms else ""]
     return (f"\naoti_function {name}_graph;\n" + c_inputs(graph) +
             (c_places("aoti_allocation", f"{name}_tape", tape) if tape else "") +
-            c_places("aoti_place", f"{name}_outputs", [at(*o) for o in graph.outputs]) +
+            f"static const int32_t {name}_outputs[] = {braced(graph.outputs)};\n"
             f"static const struct aoti_graph {name}_plan = {{\n" + "".join(f"    {f},\n" for f in fields if f) + "};\n")
 
 

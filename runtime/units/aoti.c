@@ -142,16 +142,37 @@ struct replay {
 
 static char *place_in_call(const struct replay *replay, struct aoti_place place) {
     const struct pianola_unit_call *c = replay->call;
-    char *work = c->work;
     /* clang-format off */
     const void *base[] = {
-        [AOTI_X] = c->x, [AOTI_Y] = c->y, [AOTI_STASH] = c->stash, [AOTI_EXTRA] = c->extra, [AOTI_WORK] = work,
-        [AOTI_W] = c->w, [AOTI_FROZEN] = c->frozen, [AOTI_DW] = c->add ? work + replay->graph->dw : c->dw,
-        [AOTI_DY] = c->dy, [AOTI_DX] = c->dx ? c->dx : work + replay->graph->dx,
+        [AOTI_X] = c->x, [AOTI_Y] = c->y, [AOTI_STASH] = c->stash, [AOTI_EXTRA] = c->extra, [AOTI_WORK] = c->work,
+        [AOTI_W] = c->w, [AOTI_FROZEN] = c->frozen, [AOTI_DW] = c->dw, [AOTI_DY] = c->dy, [AOTI_DX] = c->dx,
         [AOTI_CONSTANT] = replay->graph->constants,
     };
     /* clang-format on */
     return (char *)(uintptr_t)base[place.space] + place.offset;
+}
+
+/* Returns whether a call has no dx for an allocation, or whether it is added to dw afterwards. */
+static bool is_spare(const struct replay *replay, const struct aoti_allocation *a) {
+    return (a->place.space == AOTI_DX && !replay->call->dx) ||
+           (a->place.space == AOTI_DW && replay->call->add && a->spare >= 0);
+}
+
+static char *allocation_in_call(const struct replay *replay, int32_t i) {
+    const struct aoti_allocation *a = &replay->graph->tape[i];
+    return is_spare(replay, a) ? (char *)replay->call->work + a->spare : place_in_call(replay, a->place);
+}
+
+static bool replay_adds(struct aoti_state *state, int32_t allocation) {
+    const struct replay *replay = state->self;
+    const struct aoti_allocation *a = &replay->graph->tape[allocation];
+    return a->place.space == AOTI_DW && replay->call->add && !is_spare(replay, a);
+}
+
+bool aoti_adds(const struct aoti_tensor *out) {
+    const struct aoti_tensor *owner = out->owner;
+    return current->adds && owner->allocation >= 0 && out->data == owner->data &&
+           current->adds(current, owner->allocation);
 }
 
 /* Returns the planned place of the next allocation. */
@@ -162,7 +183,7 @@ static char *replay_place(struct aoti_state *state, int64_t bytes) {
     if (i == graph->allocations || graph->tape[i].bytes != bytes)
         aoti_fail("allocation %d is %lld bytes, and was %lld when the model was exported; export it again", i,
                   (long long)bytes, (long long)(i < graph->allocations ? graph->tape[i].bytes : 0));
-    return place_in_call(replay, graph->tape[i].place);
+    return allocation_in_call(replay, i);
 }
 
 /* Returns whether this machine has the instructions of one of x86-64's levels. */
@@ -186,11 +207,25 @@ static void draw_uniform(const struct aoti_graph *graph, const struct pianola_un
         number[i] = (float)(host_hash(*call->seed, (uint64_t)i) >> 40) * 0x1p-24f;
 }
 
+/* Adds the gradients that lie in work. */
+static void add_spare_gradients(const struct replay *replay) {
+    const struct aoti_graph *graph = replay->graph;
+    if (!replay->call->add)
+        return;
+    for (const struct aoti_allocation *a = graph->tape; a < graph->tape + graph->allocations; a++) {
+        const bool adds = a->place.space == AOTI_DW && is_spare(replay, a);
+        float *restrict dw = (void *)place_in_call(replay, a->place);
+        const float *restrict more = (const void *)((const char *)replay->call->work + a->spare);
+        for (int64_t i = 0; adds && i < a->bytes / 4; i++)
+            dw[i] += more[i];
+    }
+}
+
 enum { MOST_INPUTS = 256, MOST_OUTPUTS = 128 };
 
 void aoti_run(const struct aoti_graph *graph, const struct pianola_unit_call *call) {
     struct replay replay = {graph, call};
-    struct aoti_state state = {.name = graph->name, .place = replay_place, .self = &replay};
+    struct aoti_state state = {.name = graph->name, .place = replay_place, .adds = replay_adds, .self = &replay};
     handle in[MOST_INPUTS], out[MOST_OUTPUTS];
     aoti_begin(&state, (char *)call->work + graph->pool, graph->tensors);
     if (!has_level(graph->machine))
@@ -210,15 +245,10 @@ void aoti_run(const struct aoti_graph *graph, const struct pianola_unit_call *ca
         aoti_fail("it made %d allocations, and %d when the model was exported; export it again", state.allocations,
                   graph->allocations);
     for (int32_t i = 0; i < graph->outputs; i++)
-        if (out[i]->data != place_in_call(&replay, graph->output[i]))
+        if (out[i]->data != allocation_in_call(&replay, graph->output[i]))
             aoti_fail("output %d is elsewhere than when the model was exported; export it again", i);
     aoti_end();
-    if (call->add) {
-        float *restrict dw = call->dw;
-        const float *restrict more = (const void *)((const char *)call->work + graph->dw);
-        for (int64_t i = 0; i < graph->floats; i++)
-            dw[i] += more[i];
-    }
+    add_spare_gradients(&replay);
 }
 
 /* ---- what graphs import: constants and properties ---- */

@@ -36,10 +36,11 @@ struct aoti_input {
     int32_t dtype, dims;
     int64_t size[AOTI_DIMS], stride[AOTI_DIMS];
 };
-/* An entry of the tape: the place of an allocation, and its size. */
+/* An entry of the tape: the place of an allocation, and its size. spare: of dx and dw, the offset in work of another
+ * place, for calls that have no dx, or that add to dw; -1: the matrix product that makes it is added to dw itself. */
 struct aoti_allocation {
     struct aoti_place place;
-    int64_t bytes;
+    int64_t bytes, spare;
 };
 
 struct aoti_tensor;
@@ -53,12 +54,10 @@ struct aoti_graph {
     const char *constants;
     const struct aoti_input *input;
     const struct aoti_allocation *tape;
-    const struct aoti_place *output; /* where each output must begin */
+    const int32_t *output; /* the outputs' numbers on the tape */
     int32_t inputs, outputs, allocations;
     int32_t tensors;         /* most tensors that exist at once, inputs included */
     int64_t pool;            /* offset of their records in work: AOTI_RECORD bytes each */
-    int64_t dx;              /* offset in work of a place for dx, for calls that have none */
-    int64_t dw, floats;      /* offset in work of a place for dw, for calls that add to it; numbers of dw */
     int64_t random, randoms; /* offset in work of uniform numbers from 0 to below 1, for dropout; their number */
 };
 enum { AOTI_RECORD = 192 };

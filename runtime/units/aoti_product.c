@@ -67,7 +67,7 @@ static void multiply_all(handle c, handle a, handle b, struct plus plus) {
 }
 
 int32_t aoti_torch_cpu_mm_out(handle out, handle a, handle b) {
-    multiply_all(out, a, b, (struct plus){false, NULL});
+    multiply_all(out, a, b, (struct plus){aoti_adds(out), NULL});
     return OK;
 }
 int32_t aoti_torch_cpu_bmm_out(handle out, handle a, handle b) {

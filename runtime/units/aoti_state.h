@@ -26,6 +26,8 @@ struct aoti_state {
     char *(*place)(struct aoti_state *state, int64_t bytes);
     /* Called when the last tensor of an allocation is deleted; NULL: nobody wants to know. */
     void (*drop)(struct aoti_state *state, int32_t allocation);
+    /* Called when a product makes an allocation: returns whether it is added to what is there. NULL: never. */
+    bool (*adds)(struct aoti_state *state, int32_t allocation);
     void *self; /* of those functions */
 };
 
@@ -35,6 +37,8 @@ void aoti_end(void);
 /* Returns a tensor in memory of the caller. */
 struct aoti_tensor *aoti_operand(void *data, const struct aoti_input *shape);
 typedef struct aoti_tensor *handle;
+/* Returns whether a product is added to what is in its output. */
+bool aoti_adds(const struct aoti_tensor *out);
 /* Returns a new tensor, in the next allocation's place. */
 handle aoti_allocate(int32_t dtype, int64_t dims, const int64_t *size, const int64_t *stride);
 void aoti_delete(handle t);

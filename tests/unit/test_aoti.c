@@ -84,8 +84,8 @@ static int forward(handle *in, handle *out) {
     return 0;
 }
 static const struct aoti_input forward_in[] = {x_in, w_in, b_in};
-static const struct aoti_allocation forward_tape[] = {{{AOTI_WORK, 64}, sizeof y}, {{AOTI_Y, 0}, sizeof y}};
-static const struct aoti_place forward_out[] = {{AOTI_Y, 0}};
+static const struct aoti_allocation forward_tape[] = {{{AOTI_WORK, 64}, sizeof y, 0}, {{AOTI_Y, 0}, sizeof y, 0}};
+static const int32_t forward_out[] = {1};
 static const struct aoti_graph layer = {.name = "layer_forward",
                                         .machine = "x86-64",
                                         .run = forward,
@@ -123,10 +123,11 @@ static int weight(handle *in, handle *out) {
     return 0;
 }
 
-Test(aoti, gradients_are_written_or_added) {
+/* spare: a place in work for gradients that are added afterwards, or -1 for products that are added in place. */
+static void check_gradients(int64_t spare) {
     const struct aoti_input in[] = {x_in, dy_in};
-    const struct aoti_allocation tape[] = {{{AOTI_DW, 0}, sizeof dw}};
-    const struct aoti_place out[] = {{AOTI_DW, 0}};
+    const struct aoti_allocation tape[] = {{{AOTI_DW, 0}, sizeof dw, spare}};
+    const int32_t out[] = {0};
     const struct aoti_graph graph = {.name = "layer_weight",
                                      .machine = "x86-64",
                                      .run = weight,
@@ -137,9 +138,7 @@ Test(aoti, gradients_are_written_or_added) {
                                      .outputs = 1,
                                      .allocations = 1,
                                      .tensors = 4,
-                                     .pool = 1024,
-                                     .dw = 0,
-                                     .floats = OUT * IN};
+                                     .pool = 1024};
     struct pianola_unit_call more = call;
     float once[OUT * IN];
     fill();
@@ -148,8 +147,22 @@ Test(aoti, gradients_are_written_or_added) {
     memcpy(once, dw, sizeof dw);
     more.add = true;
     aoti_run(&graph, &more);
-    for (int i = 0; i < OUT * IN; i++)
+    for (int i = 0; i < 256; i++)
+        cr_assert_eq(work[i], (char)0xff);
+    for (int i = 0; i < OUT * IN; i++) {
+        float sum = 0, is = 0;
+        for (int r = 0; r < ROWS; r++)
+            sum += dy[r * OUT + i / IN] * x[r * IN + i % IN];
+        cr_assert_float_eq(once[i], sum, 1e-5);
         cr_assert_eq(dw[i], once[i] + once[i]);
+        memcpy(&is, work + 256 + 4 * i, 4);
+        cr_assert(spare < 0 ? is != is : is == once[i]); /* NaN: nothing was written there */
+    }
+}
+
+Test(aoti, gradients_are_written_or_added) {
+    check_gradients(256);
+    check_gradients(-1);
 }
 
 static int pass_on(handle *in, handle *out) {
@@ -158,8 +171,8 @@ static int pass_on(handle *in, handle *out) {
 }
 
 Test(aoti, a_call_without_dx_writes_it_in_work) {
-    const struct aoti_allocation tape[] = {{{AOTI_DX, 0}, sizeof x}};
-    const struct aoti_place out[] = {{AOTI_DX, 0}};
+    const struct aoti_allocation tape[] = {{{AOTI_DX, 0}, sizeof x, 128}};
+    const int32_t out[] = {0};
     const struct aoti_graph graph = {.name = "layer_input",
                                      .machine = "x86-64",
                                      .run = pass_on,
@@ -170,8 +183,7 @@ Test(aoti, a_call_without_dx_writes_it_in_work) {
                                      .outputs = 1,
                                      .allocations = 1,
                                      .tensors = 2,
-                                     .pool = 1024,
-                                     .dx = 128};
+                                     .pool = 1024};
     struct pianola_unit_call without = call;
     fill();
     aoti_run(&graph, &call);
@@ -207,8 +219,8 @@ static void refused(const struct aoti_graph *graph, const char *must) {
 
 Test(aoti, each_difference_from_the_tape_is_an_error) {
     struct aoti_graph other = layer;
-    const struct aoti_allocation smaller[] = {{{AOTI_WORK, 64}, 44}, {{AOTI_Y, 0}, sizeof y}};
-    const struct aoti_place elsewhere[] = {{AOTI_Y, 4}};
+    const struct aoti_allocation smaller[] = {{{AOTI_WORK, 64}, 44, 0}, {{AOTI_Y, 0}, sizeof y, 0}};
+    const int32_t elsewhere[] = {0};
     fill();
     other.tape = smaller;
     refused(&other, "allocation 0 is 48 bytes, and was 44 when the model was exported; export it again");
@@ -278,7 +290,7 @@ Test(aoti, what_is_not_supported_is_an_error) {
                  {multiplies_halves, "other things than fp32 matrices"},
                  {adds_unlike, "cannot be broadcast"},
                  {copies_unlike, "copies between dtypes"}};
-    const struct aoti_allocation any[] = {{{AOTI_WORK, 0}, 2}};
+    const struct aoti_allocation any[] = {{{AOTI_WORK, 0}, 2, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct aoti_graph graph = layer;
         graph.run = cases[i].run;
@@ -375,8 +387,8 @@ Test(aoti, a_product_is_added_to_what_it_replaces) {
     static float square[] = {1, 2, 3, 4}, got[4];
     const float must[] = {2 * 7 + 3 * 1, 2 * 10 + 3 * 2, 2 * 15 + 3 * 3, 2 * 22 + 3 * 4};
     const struct aoti_input in = {{AOTI_X, 0}, FLOAT, 2, {2, 2}, {2, 1}};
-    const struct aoti_allocation tape[] = {{{AOTI_Y, 0}, 16}, {{AOTI_WORK, 0}, 16}};
-    const struct aoti_place out = {AOTI_Y, 0};
+    const struct aoti_allocation tape[] = {{{AOTI_Y, 0}, 16, 0}, {{AOTI_WORK, 0}, 16, 0}};
+    const int32_t out = 0;
     const struct aoti_graph graph = {.name = "adds",
                                      .machine = "x86-64",
                                      .run = adds_to_itself,
@@ -407,8 +419,8 @@ Test(aoti, random_numbers_depend_on_the_seed_alone) {
     const uint64_t seeds[] = {7, 7, 8};
     const struct aoti_input in[] = {{{AOTI_WORK, 4096}, FLOAT, 1, {NUMBERS}, {1}},
                                     {{AOTI_FROZEN, 4}, FLOAT, 1, {1}, {1}}};
-    const struct aoti_allocation tape[] = {{{AOTI_Y, 0}, 4 * NUMBERS}, {{AOTI_STASH, 0}, 4}};
-    const struct aoti_place out[] = {{AOTI_Y, 0}, {AOTI_STASH, 0}};
+    const struct aoti_allocation tape[] = {{{AOTI_Y, 0}, 4 * NUMBERS, 0}, {{AOTI_STASH, 0}, 4, 0}};
+    const int32_t out[] = {0, 1};
     const struct aoti_graph graph = {.name = "draws",
                                      .machine = "x86-64",
                                      .run = passes_both,

@@ -133,14 +133,14 @@ Test(aoti_attention, values_and_gradients) {
         now = cases[i];
         const int64_t q = 4 * BATCHES * HEADS * QUERIES * COLUMNS, k = 4 * BATCHES * KEY_HEADS * now.keys * COLUMNS,
                       lse = 4 * BATCHES * HEADS * QUERIES, scores = 4 * 64 * now.keys;
-        const struct aoti_allocation tape[] = {{{AOTI_WORK, 0}, q},
-                                               {{AOTI_WORK, 1 << 15}, lse},
-                                               {{AOTI_WORK, 2 << 15}, scores},
-                                               {{AOTI_WORK, 3 << 15}, q},
-                                               {{AOTI_WORK, 4 << 15}, k},
-                                               {{AOTI_WORK, 5 << 15}, k},
-                                               {{AOTI_WORK, 6 << 15}, scores},
-                                               {{AOTI_WORK, 7 << 15}, scores}};
+        const struct aoti_allocation tape[] = {{{AOTI_WORK, 0}, q, 0},
+                                               {{AOTI_WORK, 1 << 15}, lse, 0},
+                                               {{AOTI_WORK, 2 << 15}, scores, 0},
+                                               {{AOTI_WORK, 3 << 15}, q, 0},
+                                               {{AOTI_WORK, 4 << 15}, k, 0},
+                                               {{AOTI_WORK, 5 << 15}, k, 0},
+                                               {{AOTI_WORK, 6 << 15}, scores, 0},
+                                               {{AOTI_WORK, 7 << 15}, scores, 0}};
         const struct aoti_graph graph = {.name = "attention",
                                          .machine = "x86-64",
                                          .run = attends,

@@ -172,7 +172,9 @@ def check_ranks(name, folder):
     """Runs the ranks' own programs, from a folder that was moved after the model's was removed."""
     flags = ["--weights", f"{folder}/model.safetensors", "--data", DATA, "--steps", "3", "--json"]
     must = run("run", str(ROOT / "schedules/zbv.lua"), "--model", f"{folder}/model.lua", *flags[:-1])["weights"]
-    run("compile", str(ROOT / "schedules/zbv.lua"), "--model", f"{folder}/model.lua", "-o", f"{folder}/compiled")
+    compiled = subprocess.run([PIANOLA, "compile", str(ROOT / "schedules/zbv.lua"), "--model", f"{folder}/model.lua", "-o",
+                               f"{folder}/compiled"], capture_output=True, text=True)
+    expect(f"{name}: compiles", compiled.returncode == 0, compiled.stderr[-500:])
     os.rename(f"{folder}/units", f"{folder}/away")
     os.rename(f"{folder}/compiled", f"{folder}/moved")
     paths = dict(os.environ, PKG_CONFIG_PATH=str(pathlib.Path(PIANOLA).resolve().parent))
