@@ -17,8 +17,10 @@ from eager import microbatches
 
 model = SmallGPT()
 model.load_state_dict(load_file(sys.argv[1]))
-losses = [F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten()).item()
-          for tokens, targets in itertools.islice(microbatches(sys.argv[2], 32, 2), 8)]
+losses = [
+    F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten()).item()
+    for tokens, targets in itertools.islice(microbatches(sys.argv[2], 32, 2), 8)
+]
 mine, theirs = sum(losses) / len(losses), json.load(open(sys.argv[3]))["loss"]
 print(f"loss {mine:.6f} in PyTorch, {theirs:.6f} in Pianola")
 sys.exit(not abs(mine / theirs - 1) < 1e-5)

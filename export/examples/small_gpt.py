@@ -40,4 +40,6 @@ if __name__ == "__main__":
     from pianola_export import export
 
     torch.manual_seed(0)
-    export(SmallGPT(), layers="blocks", batch={"tokens": torch.zeros(2, 32, dtype=torch.long)}, out=sys.argv[1])
+    export(
+        SmallGPT(), layers="blocks", batch={"tokens": torch.zeros(2, 32, dtype=torch.long)}, out=sys.argv[1]
+    )

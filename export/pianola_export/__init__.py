@@ -23,10 +23,14 @@ TOLERANCE = 1e-4  # of compiled code, against autograd
 def check_part(part, graphs, inputs, tokens):
     where = part.where or part.name
     if any(inputs.get(n) is tokens for n in graphs.constants):
-        raise ExportError(f"{where}: reads the tokens beside their vectors, for example to find padding; only the token "
-                          "table may read them")
+        raise ExportError(
+            f"{where}: reads the tokens beside their vectors, for example to find padding; only the token "
+            "table may read them"
+        )
     if len(graphs.parameters) > MOST_PARAMETERS:
-        raise ExportError(f"{where}: has {len(graphs.parameters)} parameters, but a unit has at most {MOST_PARAMETERS}")
+        raise ExportError(
+            f"{where}: has {len(graphs.parameters)} parameters, but a unit has at most {MOST_PARAMETERS}"
+        )
 
 
 def check_parameter(where, name, p, trained, owners):
@@ -35,26 +39,41 @@ def check_parameter(where, name, p, trained, owners):
     if p.dtype != torch.float32:
         raise ExportError(f"{what} is {p.dtype}; call model.float()")
     if p.dim() not in (1, 2):
-        raise ExportError(f"{what} has {p.dim()} dimensions; a unit's parameters are vectors and matrices: keep it as one, and "
-                          "view it in forward")
-    if not re.fullmatch(r"[A-Za-z_][\w.]*", name) or len(name) > LONGEST_NAME or (len(last) == 2 and len(last[1]) == 1):
-        raise ExportError(f"{what} has a name that cannot be in a checkpoint: at most {LONGEST_NAME} letters, digits, _ and "
-                          "dots, and more than one letter after the last dot; rename it")
+        raise ExportError(
+            f"{what} has {p.dim()} dimensions; a unit's parameters are vectors and matrices: keep it as one,"
+            " and view it in forward"
+        )
+    if (
+        not re.fullmatch(r"[A-Za-z_][\w.]*", name)
+        or len(name) > LONGEST_NAME
+        or (len(last) == 2 and len(last[1]) == 1)
+    ):
+        raise ExportError(
+            f"{what} has a name that cannot be in a checkpoint: at most {LONGEST_NAME} letters, digits, _ and"
+            " dots, and more than one letter after the last dot; rename it"
+        )
     if p.requires_grad and name not in trained:
         raise ExportError(f"{what} gets no gradient; let it not require one: requires_grad_(False)")
     if id(p) in owners:
-        raise ExportError(f"{what} is also {owners[id(p)]}'s; of shared parameters only a token table that is the output "
-                          "matrix can be exported")
+        raise ExportError(
+            f"{what} is also {owners[id(p)]}'s; of shared parameters only a token table that is the output "
+            "matrix can be exported"
+        )
     owners[id(p)] = where
 
 
 def check_ends(model, found):
     for name in (found.table, found.output):
         if not model.get_parameter(name).requires_grad:
-            raise ExportError(f"{name} is frozen; a token table and an output matrix are trained: let them require gradients")
+            raise ExportError(
+                f"{name} is frozen; a token table and an output matrix are trained: let them require"
+                " gradients"
+            )
         if not name.endswith(".weight"):
-            raise ExportError(f"{name}: the token table and the output matrix must be called weight, as in nn.Embedding and "
-                              "nn.Linear")
+            raise ExportError(
+                f"{name}: the token table and the output matrix must be called weight, as in nn.Embedding and"
+                " nn.Linear"
+            )
 
 
 def prefix_of(names):
@@ -64,12 +83,14 @@ def prefix_of(names):
 
 def shortened(part, graphs, prefix):
     """Returns a part and its graphs with their parameters' names without a prefix."""
-    short = lambda n: n[len(prefix) + 1:] if prefix and n.startswith(prefix + ".") else n
+    short = lambda n: n[len(prefix) + 1 :] if prefix and n.startswith(prefix + ".") else n
     for g in graphs.graphs.values():
         g.inputs = [(k, short(n)) if k in ("w", "frozen") else (k, n) for k, n in g.inputs]
         g.outputs = [(k, short(n)) if k == "dw" else (k, n) for k, n in g.outputs]
-    return (dataclasses.replace(part, parameters={short(n): p for n, p in part.parameters.items()}),
-            dataclasses.replace(graphs, parameters={short(n): p for n, p in graphs.parameters.items()}))
+    return (
+        dataclasses.replace(part, parameters={short(n): p for n, p in part.parameters.items()}),
+        dataclasses.replace(graphs, parameters={short(n): p for n, p in graphs.parameters.items()}),
+    )
 
 
 class Exporter:
@@ -93,7 +114,9 @@ class Exporter:
 
     def add_part(self, builder, part):
         graphs = split(part, self.model)
-        where, trained = part.where or part.name, {n for g in graphs.graphs.values() for k, n in g.outputs if k == "dw"}
+        where, trained = part.where or part.name, {
+            n for g in graphs.graphs.values() for k, n in g.outputs if k == "dw"
+        }
         check_part(part, graphs, self.inputs, self.tokens)
         for n, p in graphs.parameters.items():
             check_parameter(where, n, p, trained, self.owners)
@@ -105,23 +128,29 @@ class Exporter:
             name = self.name_of(part)
             self.units[key], error = build_unit(builder, name, part, graphs)
             if not error < TOLERANCE:
-                raise ExportError(f"{where}: the compiled code differs from autograd by {error:.1e}; please report this model")
+                raise ExportError(
+                    f"{where}: the compiled code differs from autograd by {error:.1e}; please report this"
+                    " model"
+                )
             self.tell(f"unit {name} of {prefix or where}: differs from autograd by {error:.1e}")
         self.layers.append((self.units[key].name, prefix))
 
 
 def check_request(machine):
     if ".".join(torch.__version__.split(".")[:2]) not in KNOWN:
-        print(f"pianola-export: PyTorch {torch.__version__} is not one of the known versions, {', '.join(KNOWN)}; trying",
-              file=sys.stderr)
+        print(
+            f"pianola-export: PyTorch {torch.__version__} is not one of the known versions,"
+            f" {', '.join(KNOWN)}; trying",
+            file=sys.stderr,
+        )
     if machine not in MACHINES:
         raise ExportError(f"machine = {machine!r}; choose one of {', '.join(MACHINES)}")
 
 
 def export(model, layers, batch, out, machine="x86-64-v3", quiet=False):
-    """Exports a language model. layers: the path of the list of its repeated layers. batch: the arguments of a call, by
-    name, whose tokens have the shape of a microbatch. out: the folder to write. machine: the processors that will run it.
-    The loss is the cross-entropy of the logits."""
+    """Exports a language model. layers: the path of the list of its repeated layers. batch: the arguments of
+    a call, by name, whose tokens have the shape of a microbatch. out: the folder to write. machine: the
+    processors that will run it. The loss is the cross-entropy of the logits."""
     began = time.time()
 
     def tell(text):
@@ -146,8 +175,18 @@ def export(model, layers, batch, out, machine="x86-64-v3", quiet=False):
                 exporter.add_part(builder, part)
         names = {id(p): n for n, p in model.named_parameters()}
         weights = {names[id(p)]: p.detach().contiguous().clone() for p in exporter.weights.values()}
-        write(Export(type(model).__name__, machine, *exporter.tokens.shape, found, list(exporter.units.values()),
-                     exporter.layers, weights), out)
+        write(
+            Export(
+                type(model).__name__,
+                machine,
+                *exporter.tokens.shape,
+                found,
+                list(exporter.units.values()),
+                exporter.layers,
+                weights,
+            ),
+            out,
+        )
     unused = sorted(set(names.values()) - set(weights))
     if unused:
         tell(f"left out {len(unused)} parameters that the logits do not depend on: {', '.join(unused)}")

@@ -26,34 +26,63 @@ MACHINES = {
     "x86-64-v3": (["-DCPU_CAPABILITY=AVX2", "-DCPU_CAPABILITY_AVX2"], 256),
     "x86-64-v4": (["-DCPU_CAPABILITY=AVX512", "-DCPU_CAPABILITY_AVX512"], 512),
 }
-FLAGS = ("-std=c++20 -O3 -DNDEBUG -fPIC -fvisibility=hidden -ffp-contract=off -fno-trapping-math -fno-math-errno "
-         "-fno-tree-loop-vectorize -w -DTORCH_INDUCTOR_CPP_WRAPPER -DSTANDALONE_TORCH_HEADER "
-         "-DC10_USING_CUSTOM_GENERATED_MACROS").split()
+FLAGS = (
+    "-std=c++20 -O3 -DNDEBUG -fPIC -fvisibility=hidden -ffp-contract=off -fno-trapping-math -fno-math-errno "
+    "-fno-tree-loop-vectorize -w -DTORCH_INDUCTOR_CPP_WRAPPER -DSTANDALONE_TORCH_HEADER "
+    "-DC10_USING_CUSTOM_GENERATED_MACROS"
+).split()
 DIMS, ALIGN, RECORD = 8, 64, 192  # RECORD: AOTI_RECORD in runtime/units/aoti.h
-DTYPES = {torch.uint8: 0, torch.int8: 1, torch.int16: 2, torch.int32: 3, torch.int64: 4, torch.float16: 5,
-          torch.float32: 6, torch.float64: 7, torch.bool: 11, torch.bfloat16: 15}
+DTYPES = {
+    torch.uint8: 0,
+    torch.int8: 1,
+    torch.int16: 2,
+    torch.int32: 3,
+    torch.int64: 4,
+    torch.float16: 5,
+    torch.float32: 6,
+    torch.float64: 7,
+    torch.bool: 11,
+    torch.bfloat16: 15,
+}
 
 
 class Input(ctypes.Structure):
-    _fields_ = [("space", ctypes.c_int32), ("offset", ctypes.c_int64), ("dtype", ctypes.c_int32),
-                ("dims", ctypes.c_int32), ("size", ctypes.c_int64 * DIMS), ("stride", ctypes.c_int64 * DIMS)]
+    _fields_ = [
+        ("space", ctypes.c_int32),
+        ("offset", ctypes.c_int64),
+        ("dtype", ctypes.c_int32),
+        ("dims", ctypes.c_int32),
+        ("size", ctypes.c_int64 * DIMS),
+        ("stride", ctypes.c_int64 * DIMS),
+    ]
 
 
 class Recorded(ctypes.Structure):
-    _fields_ = [("bytes", ctypes.c_int64), ("born", ctypes.c_int64), ("died", ctypes.c_int64),
-                ("products", ctypes.c_int64), ("at", ctypes.c_void_p)]
+    _fields_ = [
+        ("bytes", ctypes.c_int64),
+        ("born", ctypes.c_int64),
+        ("died", ctypes.c_int64),
+        ("products", ctypes.c_int64),
+        ("at", ctypes.c_void_p),
+    ]
 
 
 class Output(ctypes.Structure):
-    _fields_ = [("allocation", ctypes.c_int64), ("offset", ctypes.c_int64), ("dtype", ctypes.c_int64),
-                ("dims", ctypes.c_int64), ("size", ctypes.c_int64 * DIMS), ("stride", ctypes.c_int64 * DIMS),
-                ("data", ctypes.c_void_p)]
+    _fields_ = [
+        ("allocation", ctypes.c_int64),
+        ("offset", ctypes.c_int64),
+        ("dtype", ctypes.c_int64),
+        ("dims", ctypes.c_int64),
+        ("size", ctypes.c_int64 * DIMS),
+        ("stride", ctypes.c_int64 * DIMS),
+        ("data", ctypes.c_void_p),
+    ]
 
 
 @dataclasses.dataclass
 class Recording:
-    """What a run of a graph did: allocations as (bytes, when made, when deleted), the numbers of products that made each,
-    outputs as (allocation, offset), their values, and the most tensors at once."""
+    """What a run of a graph did: allocations as (bytes, when made, when deleted), the numbers of products
+    that made each, outputs as (allocation, offset), their values, and the most tensors at once."""
 
     allocations: list
     products: list
@@ -64,8 +93,8 @@ class Recording:
 
 @dataclasses.dataclass
 class Planned:
-    """A graph with its tape: inputs as (space, offset, tensor), allocations as (space, offset, bytes, spare), outputs by
-    their numbers among these, and the places in its workspace."""
+    """A graph with its tape: inputs as (space, offset, tensor), allocations as (space, offset, bytes, spare),
+    outputs by their numbers among these, and the places in its workspace."""
 
     name: str
     inputs: list
@@ -103,9 +132,14 @@ def generate(name, graph, values, bits):
     with tempfile.TemporaryDirectory() as cache, torch.no_grad(), compiling():
         was = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
-        options = {"cpp.threads": 1, "cpp.simdlen": bits, "aot_inductor.link_libtorch": False,
-                   "aot_inductor.package": True, "aot_inductor.package_cpp_only": True,
-                   "aot_inductor.precompile_headers": False}
+        options = {
+            "cpp.threads": 1,
+            "cpp.simdlen": bits,
+            "aot_inductor.link_libtorch": False,
+            "aot_inductor.package": True,
+            "aot_inductor.package_cpp_only": True,
+            "aot_inductor.precompile_headers": False,
+        }
         try:
             torch._inductor.aot_compile(graph.module, tuple(values), options=options)
         finally:
@@ -113,13 +147,20 @@ def generate(name, graph, values, bits):
             if was is not None:
                 os.environ["TORCHINDUCTOR_CACHE_DIR"] = was
         code = "".join(p.read_text() for p in pathlib.Path(cache).rglob("*.wrapper.cpp"))
-    run = re.search(r"void AOTInductorModel::run_impl\(.*?^} // AOTInductorModel::run_impl\n", code, re.S | re.M)
+    run = re.search(
+        r"void AOTInductorModel::run_impl\(.*?^} // AOTInductorModel::run_impl\n", code, re.S | re.M
+    )
     if not run or "constants_->" in run[0]:
-        raise ExportError(f"{name}: PyTorch {torch.__version__} writes code that is not known here; known versions: "
-                          f"{', '.join(KNOWN)}")
-    body = "".join(line for line in run[0].splitlines(True)
-                   if "__check_inputs_outputs(" not in line and "kernels_.get()" not in line)
-    kernels = code[run.end():].removeprefix("} // namespace torch::aot_inductor\n")
+        raise ExportError(
+            f"{name}: PyTorch {torch.__version__} writes code that is not known here; known versions: "
+            f"{', '.join(KNOWN)}"
+        )
+    body = "".join(
+        line
+        for line in run[0].splitlines(True)
+        if "__check_inputs_outputs(" not in line and "kernels_.get()" not in line
+    )
+    kernels = code[run.end() :].removeprefix("} // namespace torch::aot_inductor\n")
     kernels = re.sub(r"^(#include|//).*\n", "", kernels, flags=re.M).replace('extern "C"', "static")
     return kernels, body, re.findall(r"^CACHE_TORCH_\w+\(.*\);", code, re.M)
 
@@ -130,8 +171,9 @@ def source_of(codes, constants, unit):
     text += sorted({line + "\n" for _, _, lines in codes.values() for line in lines})
     for name, (kernels, body, _) in codes.items():
         body = body.replace("AOTInductorModel::run_impl", "Model::run_impl")
-        text.append(f"\nnamespace torch::aot_inductor::{name} {{\n{kernels}\n"
-                    f"MODEL\n{body}\n}}\nGRAPH({name})\n")
+        text.append(
+            f"\nnamespace torch::aot_inductor::{name} {{\n{kernels}\nMODEL\n{body}\n}}\nGRAPH({name})\n"
+        )
     text.append(f'\nCONSTANTS({unit}_constants, "{constants}")\n')
     return "".join(text)
 
@@ -146,15 +188,24 @@ class Builder:
         self.folder, self.machine = pathlib.Path(folder), machine
         include = pathlib.Path(torch.__file__).parent / "include"
         flags, self.bits = MACHINES[machine]
-        self.flags = [*FLAGS, f"-march={machine}", *flags, f"-I{include}", f"-I{include}/torch/csrc/api/include"]
-        valid_vec_isa_list()  # compiles what it tries, so it is done once, in the cache that other programs share
+        self.flags = [
+            *FLAGS,
+            f"-march={machine}",
+            *flags,
+            f"-I{include}",
+            f"-I{include}/torch/csrc/api/include",
+        ]
+        valid_vec_isa_list()  # it compiles what it tries, here into the cache of all programs
         self.headers = self.precompile()
         self.recorder = self.build_recorder()
 
     def precompile(self):
-        """Compiles PyTorch's headers, which takes longer than a unit. Returns the folder, which later exports find."""
+        """Compiles PyTorch's headers, which takes longer than a unit. Returns the folder, which later exports
+        find."""
         header = (HERE / "graph.hpp").read_bytes()
-        key = hashlib.sha256(repr((header, self.flags, torch.__version__, command("g++", "--version"))).encode())
+        key = hashlib.sha256(
+            repr((header, self.flags, torch.__version__, command("g++", "--version"))).encode()
+        )
         folder = pathlib.Path(cache_dir()) / f"pianola-{key.hexdigest()[:16]}"
         if not (folder / "graph.hpp.gch").exists():
             folder.mkdir(parents=True, exist_ok=True)
@@ -169,7 +220,9 @@ class Builder:
         flags = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", f"-I{RUNTIME}", f"-I{RUNTIME}/units"]
         sources = [str(RUNTIME / "units" / f"aoti{part}.c") for part in ("", "_product", "_attention")]
         command("gcc", *flags, "-o", str(library), str(HERE / "record.c"), *sources, "-lm")
-        self.offered = {line.split()[-1] for line in command("nm", "-D", "--defined-only", str(library)).splitlines()}
+        self.offered = {
+            line.split()[-1] for line in command("nm", "-D", "--defined-only", str(library)).splitlines()
+        }
         return ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
 
     def library(self, unit, codes, constants):
@@ -177,19 +230,35 @@ class Builder:
         blob, source, library = (self.folder / f"{unit}{end}" for end in (".bin", ".cpp", ".so"))
         blob.write_bytes(constants)
         source.write_text(source_of(codes, blob, unit))
-        command("g++", *self.flags, f"-I{self.headers}", "-shared", "-o", str(library), str(source),
-                "-Wl,-z,noexecstack", "-lm")
+        command(
+            "g++",
+            *self.flags,
+            f"-I{self.headers}",
+            "-shared",
+            "-o",
+            str(library),
+            str(source),
+            "-Wl,-z,noexecstack",
+            "-lm",
+        )
         command("strip", "--strip-unneeded", str(library))
         self.check_imports(unit, library)
         return library
 
     def check_imports(self, unit, library):
         lines = [line.split() for line in command("nm", "-D", "--undefined-only", str(library)).splitlines()]
-        unknown = [w[1] for w in lines if w[0] == "U" and w[1] not in self.offered and
-                   not re.search(r"@(GLIBC|GLIBCXX|CXXABI|GCC)_", w[1])]
+        unknown = [
+            w[1]
+            for w in lines
+            if w[0] == "U"
+            and w[1] not in self.offered
+            and not re.search(r"@(GLIBC|GLIBCXX|CXXABI|GCC)_", w[1])
+        ]
         if unknown:
-            raise ExportError(f"{unit}: its compiled code calls {', '.join(unknown)}, which Pianola's runtime does not "
-                              "have; write that part of the model with other operations")
+            raise ExportError(
+                f"{unit}: its compiled code calls {', '.join(unknown)}, which Pianola's runtime does not "
+                "have; write that part of the model with other operations"
+            )
 
     # ---- recording ----
 
@@ -204,24 +273,45 @@ class Builder:
         outputs, made, most = (Output * len(expected))(), (Recorded * 65536)(), ctypes.c_int64()
         record = self.recorder.record
         record.restype = ctypes.c_int64
-        n = record(name.encode(), run, ctypes.c_int64(len(tensors)), data, inputs, ctypes.c_int64(len(expected)),
-                   outputs, made, ctypes.c_int64(len(made)), ctypes.byref(most))
+        n = record(
+            name.encode(),
+            run,
+            ctypes.c_int64(len(tensors)),
+            data,
+            inputs,
+            ctypes.c_int64(len(expected)),
+            outputs,
+            made,
+            ctypes.c_int64(len(made)),
+            ctypes.byref(most),
+        )
         if n < 0:
             self.recorder.record_fault.restype = ctypes.c_char_p
-            raise ExportError(f"{self.recorder.record_fault().decode()}; write that part of the model with other operations")
+            raise ExportError(
+                f"{self.recorder.record_fault().decode()}; write that part of the model with other operations"
+            )
         results = []
         for o, t in zip(outputs, expected):
             size, stride = list(o.size[: o.dims]), list(o.stride[: o.dims])
-            if o.dtype != DTYPES[t.dtype] or size != list(t.shape) or any(
-                    a != b for a, b, m in zip(stride, t.stride(), size) if m > 1):
-                raise ExportError(f"{name}: an output has strides {stride} for sizes {size}, but {t.stride()} when it "
-                                  "was traced; please report this model")
+            if (
+                o.dtype != DTYPES[t.dtype]
+                or size != list(t.shape)
+                or any(a != b for a, b, m in zip(stride, t.stride(), size) if m > 1)
+            ):
+                raise ExportError(
+                    f"{name}: an output has strides {stride} for sizes {size}, but {t.stride()} when it "
+                    "was traced; please report this model"
+                )
             raw = (ctypes.c_char * max(1, nbytes(t))).from_address(o.data)
             flat = torch.frombuffer(bytearray(raw), dtype=t.dtype)
             results.append(torch.as_strided(flat, t.shape, t.stride()))
-        recording = Recording([(m.bytes, m.born, m.died) for m in made[:n]], [m.products for m in made[:n]],
-                              [(o.allocation, o.offset) for o in outputs],
-                              results, most.value)
+        recording = Recording(
+            [(m.bytes, m.born, m.died) for m in made[:n]],
+            [m.products for m in made[:n]],
+            [(o.allocation, o.offset) for o in outputs],
+            results,
+            most.value,
+        )
         self.recorder.record_free(made, ctypes.c_int64(n))
         return recording
 
@@ -230,8 +320,8 @@ class Builder:
 
 
 def place(allocations):
-    """Places allocations, given as (index, bytes, born, died), first fit, the largest first. Returns their offsets by
-    index, and the bytes that they take together."""
+    """Places allocations, given as (index, bytes, born, died), first fit, the largest first. Returns their
+    offsets by index, and the bytes that they take together."""
     placed, total = [], 0
     for i, size, born, died in sorted(allocations, key=lambda a: (-a[1], a[0])):
         at = 0
@@ -245,8 +335,8 @@ def place(allocations):
 
 
 def plan(name, inputs, outputs, recorded, randoms):
-    """Returns the plan of a graph. inputs: (space, offset, tensor); outputs: (space, offset, bytes, is a product); randoms:
-    how many random numbers the unit draws."""
+    """Returns the plan of a graph. inputs: (space, offset, tensor); outputs: (space, offset, bytes, is a
+    product); randoms: how many random numbers the unit draws."""
     allocations, inner = recorded.allocations, {i for i, _ in recorded.outputs}
     offsets, pool = place([(i, *a) for i, a in enumerate(allocations) if i not in inner])
     tape = [("work", offsets.get(i), a[0], 0) for i, a in enumerate(allocations)]
@@ -254,11 +344,22 @@ def plan(name, inputs, outputs, recorded, randoms):
     for (space, offset, size, product), (i, at) in zip(outputs, recorded.outputs):
         if i < 0 or at != 0 or tape[i] != ("work", None, size, 0):
             raise ExportError(f"{name}: an output is not an allocation of its own; please report this model")
-        in_place = product and recorded.products[i] == 1
+        in_place = space == "dw" and product and recorded.products[i] == 1
         has_spare = space == "dx" or (space == "dw" and not in_place)
         tape[i] = (space, offset, size, -1 if in_place else end if has_spare else 0)
         end += aligned(size) if has_spare else 0
     randoms = randoms if any(space == "random" for space, _, _ in inputs) else 0
-    inputs = [("work", end + offset, t) if space == "random" else (space, offset, t) for space, offset, t in inputs]
-    return Planned(name, inputs, tape, [i for i, _ in recorded.outputs], recorded.tensors, pool, end, randoms,
-                   end + aligned(4 * randoms))
+    inputs = [
+        ("work", end + offset, t) if space == "random" else (space, offset, t) for space, offset, t in inputs
+    ]
+    return Planned(
+        name,
+        inputs,
+        tape,
+        [i for i, _ in recorded.outputs],
+        recorded.tensors,
+        pool,
+        end,
+        randoms,
+        end + aligned(4 * randoms),
+    )

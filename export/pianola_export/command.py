@@ -10,9 +10,9 @@ import torch
 from . import ExportError, export
 from .build import MACHINES
 
-HELP = """exports a PyTorch language model for Pianola: writes a folder with model.lua, the compiled units and the weights.
-MODEL is a folder of Hugging Face's transformers, with or without weights, its config.json, or FILE.py:FUNCTION, where
-FUNCTION returns a module that takes tokens and returns logits."""
+HELP = """exports a PyTorch language model for Pianola: writes a folder with model.lua, the compiled units and the
+weights. MODEL is a folder of Hugging Face's transformers, with or without weights, its config.json, or
+FILE.py:FUNCTION, where FUNCTION returns a module that takes tokens and returns logits."""
 
 
 def from_file(path, function):
@@ -32,7 +32,9 @@ def from_folder(path):
     names = getattr(config, "architectures", None) or []
     kind = getattr(transformers, names[0], None) if names else transformers.AutoModelForCausalLM
     if kind is None:
-        raise ExportError(f"{path}: names the architecture {names[0]}, which transformers {transformers.__version__} lacks")
+        raise ExportError(
+            f"{path}: names the architecture {names[0]}, which transformers {transformers.__version__} lacks"
+        )
     if any(folder.glob("*.safetensors")) and path.is_dir():
         model = kind.from_pretrained(str(folder), dtype=torch.float32)
     else:
@@ -42,12 +44,18 @@ def from_folder(path):
 
 def find_layers(model):
     """Returns the path of the longest list of modules of one class."""
-    lists = {n: len(m) for n, m in model.named_modules() if isinstance(m, torch.nn.ModuleList) and len({type(x) for x in m}) == 1}
+    lists = {
+        n: len(m)
+        for n, m in model.named_modules()
+        if isinstance(m, torch.nn.ModuleList) and len({type(x) for x in m}) == 1
+    }
     most = max(lists.values(), default=0)
     best = [n for n, k in lists.items() if k == most]
     if len(best) != 1:
-        raise ExportError(f"the model has {'no list' if not best else 'several lists'} of layers"
-                          f"{': ' + ', '.join(best) if best else ''}; name it with --layers")
+        raise ExportError(
+            f"the model has {'no list' if not best else 'several lists'} of layers"
+            f"{': ' + ', '.join(best) if best else ''}; name it with --layers"
+        )
     return best[0]
 
 
@@ -57,11 +65,20 @@ def main(arguments=None):
     parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="the folder to write")
     parser.add_argument("--rows", type=int, default=2, help="sequences of a microbatch (default 2)")
     parser.add_argument("--context", type=int, default=128, help="tokens of a sequence (default 128)")
-    parser.add_argument("--layers", metavar="PATH", help="the list of repeated layers, such as model.layers; by default "
-                                                         "the longest one")
-    parser.add_argument("--machine", choices=MACHINES, default="x86-64-v3",
-                        help="the processors that will run it (default x86-64-v3: AVX2)")
-    parser.add_argument("--seed", type=int, default=0, help="of the weights of a model that has none (default 0)")
+    parser.add_argument(
+        "--layers",
+        metavar="PATH",
+        help="the list of repeated layers, such as model.layers; by default the longest one",
+    )
+    parser.add_argument(
+        "--machine",
+        choices=MACHINES,
+        default="x86-64-v3",
+        help="the processors that will run it (default x86-64-v3: AVX2)",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the weights of a model that has none (default 0)"
+    )
     args = parser.parse_args(arguments)
     try:
         torch.manual_seed(args.seed)
@@ -72,8 +89,13 @@ def main(arguments=None):
             model, name = from_folder(pathlib.Path(args.model))
         else:
             raise ExportError(f"{args.model}: no such file or folder; models are not downloaded")
-        export(model, args.layers or find_layers(model), {name: torch.zeros(args.rows, args.context, dtype=torch.long)},
-               args.output, args.machine)
+        export(
+            model,
+            args.layers or find_layers(model),
+            {name: torch.zeros(args.rows, args.context, dtype=torch.long)},
+            args.output,
+            args.machine,
+        )
     except ExportError as e:
         print(f"pianola-export: error: {e}", file=sys.stderr)
         return 2

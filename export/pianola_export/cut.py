@@ -1,5 +1,5 @@
-"""Cuts a model into parts by running it: the token table, what leads from there to the first layer, each layer, what
-leads from the last layer to the output matrix, and what follows the output matrix."""
+"""Cuts a model into parts by running it: the token table, what leads from there to the first layer, each
+layer, what leads from the last layer to the output matrix, and what follows the output matrix."""
 
 import contextlib
 import dataclasses
@@ -19,8 +19,8 @@ class ExportError(Exception):
 
 @dataclasses.dataclass
 class Part:
-    """A function of one tensor: function(x, *constants, *parameters) -> y. where: its module's path, for messages.
-    constants, parameters: by their names in the model, without `where` for a layer."""
+    """A function of one tensor: function(x, *constants, *parameters) -> y. where: its module's path, for
+    messages. constants, parameters: by their names in the model, without `where` for a layer."""
 
     name: str
     where: str
@@ -47,7 +47,8 @@ def bound(args, kwargs, *names):
 
 
 class Watch(TorchFunctionMode):
-    """Shows calls of embedding and linear to functions, which return the call's result, or None to let it happen."""
+    """Shows calls of embedding and linear to functions, which return the call's result, or None to let it
+    happen."""
 
     def __init__(self, embedding=lambda *_: None, linear=lambda *_: None):
         super().__init__()
@@ -95,8 +96,10 @@ def logits_of(output):
             return value
     if isinstance(output, (tuple, list)) and output and isinstance(output[0], torch.Tensor):
         return output[0]
-    raise ExportError(f"the model returns a {type(output).__name__} without logits; wrap it in a module that returns "
-                      "one tensor, batch x sequence x vocabulary")
+    raise ExportError(
+        f"the model returns a {type(output).__name__} without logits; wrap it in a module that returns "
+        "one tensor, batch x sequence x vocabulary"
+    )
 
 
 class Call:
@@ -109,13 +112,16 @@ class Call:
         self.names = [pytree.keystr(path[1:]).strip("[]'") for path, _ in paths]
 
     def take_first(self, x):
-        """Puts the place of x before the others'. x: None for the first layer, whose x is its first fp tensor."""
+        """Puts the place of x before the others'. x: None for the first layer, whose x is its first fp
+        tensor."""
         for i in self.places:
             if same(self.leaves[i], x) if x is not None else self.leaves[i].is_floating_point():
                 self.places = [i] + [j for j in self.places if j != i]
                 return self
-        raise ExportError("a layer does not take the output of the layer before it as it is; what stands between "
-                          "layers cannot be exported: move it into one of them")
+        raise ExportError(
+            "a layer does not take the output of the layer before it as it is; what stands between "
+            "layers cannot be exported: move it into one of them"
+        )
 
     def sides(self):
         return {self.names[i]: self.leaves[i] for i in self.places[1:]}
@@ -136,8 +142,10 @@ class Cutter:
         self.layers = self.find_layers()
         self.tokens = next((v for v in inputs.values() if not v.is_floating_point() and v.dim() == 2), None)
         if self.tokens is None:
-            raise ExportError("the batch has no tokens: an integer tensor, rows x context. Models of other inputs "
-                              "cannot be exported yet")
+            raise ExportError(
+                "the batch has no tokens: an integer tensor, rows x context. Models of other inputs "
+                "cannot be exported yet"
+            )
         self.names = {id(p): n for n, p in model.named_parameters()}
         inside = {id(p) for layer in self.layers for p in layer.parameters()}
         self.outer = {n: p for n, p in model.named_parameters() if id(p) not in inside}
@@ -147,10 +155,14 @@ class Cutter:
         try:
             module = self.model.get_submodule(self.path)
         except AttributeError as e:
-            raise ExportError(f"layers = {self.path!r}: {e}; name the list of the model's repeated layers") from e
+            raise ExportError(
+                f"layers = {self.path!r}: {e}; name the list of the model's repeated layers"
+            ) from e
         if not isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential)) or len(module) == 0:
-            raise ExportError(f"layers = {self.path!r} is a {type(module).__name__}; name the ModuleList, or the "
-                              "Sequential, that has the model's repeated layers")
+            raise ExportError(
+                f"layers = {self.path!r} is a {type(module).__name__}; name the ModuleList, or the "
+                "Sequential, that has the model's repeated layers"
+            )
         return list(module)
 
     @contextlib.contextmanager
@@ -158,7 +170,9 @@ class Cutter:
         """Calls before(i, args, kwargs) and after(i, output) around layer i."""
         handles = []
         for i, layer in enumerate(self.layers):
-            handles.append(layer.register_forward_pre_hook(lambda m, a, k, i=i: before(i, a, k), with_kwargs=True))
+            handles.append(
+                layer.register_forward_pre_hook(lambda m, a, k, i=i: before(i, a, k), with_kwargs=True)
+            )
             handles.append(layer.register_forward_hook(lambda m, a, o, i=i: after(i, o)))
         try:
             yield
@@ -167,8 +181,8 @@ class Cutter:
                 h.remove()
 
     def observe(self, inputs):
-        """Runs the model. Returns the calls of layers, their outputs, what embedding and linear did outside of layers,
-        and the logits."""
+        """Runs the model. Returns the calls of layers, their outputs, what embedding and linear did outside
+        of layers, and the logits."""
         calls, outputs, embeddings, linears = [], [], [], []
 
         def before(i, args, kwargs):
@@ -187,33 +201,46 @@ class Cutter:
         with torch.no_grad(), compiling(), self.hooks(before, after), Watch(embedding, linear):
             logits = logits_of(self.model(**inputs))
         if [i for i, _ in calls] != list(range(len(self.layers))):
-            raise ExportError(f"the layers of {self.path} run in the order {[i for i, _ in calls]}; each must run once, "
-                              "in the order of the list")
+            raise ExportError(
+                f"the layers of {self.path} run in the order {[i for i, _ in calls]}; each must run once, "
+                "in the order of the list"
+            )
         return [c for _, c in calls], outputs, embeddings, linears, logits
 
     def find_ends(self):
         """Finds the token table, and the output matrix: their numbers among the calls, and their names."""
         _, outputs, embeddings, linears, self.logits = self.seen
         self.tuples = isinstance(outputs[-1], (tuple, list))
-        at = [i for i, (t, name, _) in enumerate(embeddings) if name and t.shape == self.tokens.shape and
-              torch.equal(t, self.tokens)]
+        at = [
+            i
+            for i, (t, name, _) in enumerate(embeddings)
+            if name and t.shape == self.tokens.shape and torch.equal(t, self.tokens)
+        ]
         if not at:
-            raise ExportError("no embedding reads the batch's tokens; the model's first operation must be one, with the "
-                              "token table as its weight")
+            raise ExportError(
+                "no embedding reads the batch's tokens; the model's first operation must be one, with the "
+                "token table as its weight"
+            )
         self.table_at = at[0]
         self.table, table = embeddings[self.table_at][1:]
         vocab = self.logits.shape[-1]
         at = [i for i, (_, name, weight, _) in enumerate(linears) if name and weight.shape[0] == vocab]
         if not at:
-            raise ExportError("no linear layer after the last layer makes the logits; the output must be an nn.Linear, "
-                              "or torch.nn.functional.linear, whose weight is a parameter")
+            raise ExportError(
+                "no linear layer after the last layer makes the logits; the output must be an nn.Linear, "
+                "or torch.nn.functional.linear, whose weight is a parameter"
+            )
         self.output_at = at[-1]
         _, self.output, weight, bias = linears[self.output_at]
         if table.shape[0] != vocab:
-            raise ExportError(f"the token table {self.table} has {table.shape[0]} tokens, but the logits have {vocab} "
-                              "columns; give both the same vocabulary")
+            raise ExportError(
+                f"the token table {self.table} has {table.shape[0]} tokens, but the logits have {vocab} "
+                "columns; give both the same vocabulary"
+            )
         self.tied = weight.data_ptr() == table.data_ptr()
-        self.biased = not self.tied and bias is not None and bias == self.output.removesuffix("weight") + "bias"
+        self.biased = (
+            not self.tied and bias is not None and bias == self.output.removesuffix("weight") + "bias"
+        )
 
     def counted(self, number, replace):
         """Returns a function for Watch that replaces the result of call `number`."""
@@ -226,12 +253,13 @@ class Cutter:
         return see
 
     def outside(self, name, replace, x):
-        """Returns the part that the model computes outside of its layers from the tensor that `replace` puts in."""
+        """Returns the part that the model computes outside of its layers from the tensor that `replace` puts
+        in."""
         constants = {k: v for k, v in self.inputs.items()} | self.buffers
         ids = list(self.inputs)
 
         def function(x, *rest):
-            inputs, rest = rest[: len(ids)], rest[len(ids):]
+            inputs, rest = rest[: len(ids)], rest[len(ids) :]
             values = dict(zip([*self.buffers, *self.outer], rest))
             try:
                 with replace(x):
@@ -278,12 +306,14 @@ class Cutter:
         sides = call.sides()
         trained = [n for n, t in sides.items() if t.requires_grad]
         if trained:
-            raise ExportError(f"{where}: its argument {trained[0]} needs a gradient; only one tensor may flow from "
-                              "layer to layer")
+            raise ExportError(
+                f"{where}: its argument {trained[0]} needs a gradient; only one tensor may flow from "
+                "layer to layer"
+            )
 
         def function(x, *rest):
             args, kwargs = call.again([x, *rest[: len(sides)]])
-            values = dict(zip([*buffers, *parameters], rest[len(sides):]))
+            values = dict(zip([*buffers, *parameters], rest[len(sides) :]))
             y = functional_call(layer, values, tuple(args), kwargs)
             return y[0] if isinstance(y, (tuple, list)) else y
 
@@ -291,7 +321,8 @@ class Cutter:
         return Part("block", where, function, x, sides | buffers, parameters)
 
     def check_sides(self, calls):
-        """Checks that what layers read besides x does not depend on the tokens, by tracing the model from them."""
+        """Checks that what layers read besides x does not depend on the tokens, by tracing the model from
+        them."""
         first, where = [c.places[0] for c in calls], ["the model"]
 
         def sides(tokens):
@@ -311,8 +342,10 @@ class Cutter:
                 graph = make_fx(sides, tracing_mode="fake", _allow_non_fake_inputs=True)(self.tokens).graph
         except Exception as e:
             reason = str(e).strip().split("\n")[0]
-            raise ExportError(f"{where[-1]}: cannot be traced: {type(e).__name__}: {reason}; what a model computes may "
-                              "depend on shapes, but not on values") from e
+            raise ExportError(
+                f"{where[-1]}: cannot be traced: {type(e).__name__}: {reason}; what a model computes may "
+                "depend on shapes, but not on values"
+            ) from e
         depends = {next(iter(graph.nodes))}
         for n in graph.nodes:
             if not depends.isdisjoint(n.all_input_nodes):
@@ -321,8 +354,10 @@ class Cutter:
         results = list(graph.nodes)[-1].args[0]
         for (i, name), n in zip(names, results, strict=True):
             if n in depends:
-                raise ExportError(f"{self.path}.{i}: its argument {name} depends on the tokens; only one tensor may flow "
-                                  "from layer to layer, and what else a layer reads must be constant")
+                raise ExportError(
+                    f"{self.path}.{i}: its argument {name} depends on the tokens; only one tensor may flow "
+                    "from layer to layer, and what else a layer reads must be constant"
+                )
 
     def cut(self):
         self.seen = self.observe(self.inputs)
@@ -337,18 +372,30 @@ class Cutter:
         table = embeddings[self.table_at][2]
         looked_up = F.embedding(self.tokens, table).detach()
         to_output = linears[self.output_at][0]
-        parts = ["table", self.outside("embed", self.before_layers, looked_up),
-                 *[self.layer(i, call) for i, call in enumerate(calls)],
-                 self.outside("head", lambda x: self.after_layers(x, lambda h, *_: reach(h)), x),
-                 "output"]
+        parts = [
+            "table",
+            self.outside("embed", self.before_layers, looked_up),
+            *[self.layer(i, call) for i, call in enumerate(calls)],
+            self.outside("head", lambda x: self.after_layers(x, lambda h, *_: reach(h)), x),
+            "output",
+        ]
         output_layer = self.model.get_parameter(self.output)
         bias = self.model.get_parameter(self.output.removesuffix("weight") + "bias") if self.biased else None
         made = F.linear(to_output, output_layer, bias).detach()
         shape = x.shape
         add_bias = lambda x: lambda _, __, b: x if b is None or self.biased else x + b
-        parts.append(self.outside("logits", lambda x: self.after_layers(x.new_zeros(shape), add_bias(x)), made))
-        return Cut(self.table, self.output, self.biased, self.tied, self.logits.shape[-1], table.shape[1],
-                   [p for p in parts if p is not None])
+        parts.append(
+            self.outside("logits", lambda x: self.after_layers(x.new_zeros(shape), add_bias(x)), made)
+        )
+        return Cut(
+            self.table,
+            self.output,
+            self.biased,
+            self.tied,
+            self.logits.shape[-1],
+            table.shape[1],
+            [p for p in parts if p is not None],
+        )
 
 
 def cut(model, layers, inputs):

@@ -1,5 +1,6 @@
-"""Traces a part of a model and splits it into three graphs: F computes y, I the input's gradient, W the parameters'
-gradients. What F and I compute and a later graph reads is kept in between: the stash, and what I leaves for W."""
+"""Traces a part of a model and splits it into three graphs: F computes y, I the input's gradient, W the
+parameters' gradients. What F and I compute and a later graph reads is kept in between: the stash, and what I
+leaves for W."""
 
 import collections
 import contextlib
@@ -16,16 +17,27 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from .cut import ExportError, compiling
 
 aten = torch.ops.aten
-PIECES = {aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int}  # views, of which one is a getitem
+PIECES = {
+    aten.split.Tensor,
+    aten.split_with_sizes.default,
+    aten.unbind.int,
+}  # views, of which one is a getitem
 MORE_VIEWS = {aten.reshape.default, aten._unsafe_view.default}
-RANDOM = ("rand", "bernoulli", "dropout", "seed", "multinomial", "normal_")  # but for aten.rand, which dropout draws
+RANDOM = (
+    "rand",
+    "bernoulli",
+    "dropout",
+    "seed",
+    "multinomial",
+    "normal_",
+)  # but for aten.rand, which dropout draws
 
 
 @dataclasses.dataclass
 class Graph:
-    """A graph. inputs: for each placeholder, what it is: ("x", None), ("dy", None), ("w", name), ("frozen", name), ("constant", name),
-    ("y", None), ("random", i), uniform numbers, or ("stash", i) and ("extra", i), kept value number i. outputs: ("y", None), ("dx", None), ("dw",
-    name), or kept values."""
+    """A graph. inputs: for each placeholder, what it is: ("x", None), ("dy", None), ("w", name), ("frozen",
+    name), ("constant", name), ("y", None), ("random", i), uniform numbers, or ("stash", i) and ("extra", i),
+    kept value number i. outputs: ("y", None), ("dx", None), ("dw", name), or kept values."""
 
     module: fx.GraphModule
     inputs: list
@@ -36,8 +48,8 @@ class Graph:
 
 @dataclasses.dataclass
 class Split:
-    """A part's graphs, by name: forward, input, weight unless it trains no parameters, and validate, the forward without
-    dropout, if it has that. constants: their values."""
+    """A part's graphs, by name: forward, input, weight unless it trains no parameters, and validate, the
+    forward without dropout, if it has that. constants: their values."""
 
     graphs: dict
     constants: dict
@@ -68,19 +80,32 @@ def trace(part):
     parameters = [p.detach().clone().requires_grad_(p.requires_grad) for p in part.parameters.values()]
     try:
         with compiling(), attention():
-            gm = aot_export_joint_simple(lambda *a: (part.function(*a).clone(),), (x, *constants, *parameters),
-                                         trace_joint=True, decompositions=select_decomp_table())
+            gm = aot_export_joint_simple(
+                lambda *a: (part.function(*a).clone(),),
+                (x, *constants, *parameters),
+                trace_joint=True,
+                decompositions=select_decomp_table(),
+            )
     except ExportError:
         raise
     except Exception as e:
         reason = str(e).strip().split("\n")[0]
-        raise ExportError(f"{part.where or part.name}: cannot be traced: {type(e).__name__}: {reason}; what a model "
-                          "computes may depend on shapes, but not on values") from e
-    kinds = [("x", None), *[("constant", n) for n in part.constants], *[("w" if p.requires_grad else "frozen", n) for n, p in part.parameters.items()], ("dy", None)]
+        raise ExportError(
+            f"{part.where or part.name}: cannot be traced: {type(e).__name__}: {reason}; what a model "
+            "computes may depend on shapes, but not on values"
+        ) from e
+    kinds = [
+        ("x", None),
+        *[("constant", n) for n in part.constants],
+        *[("w" if p.requires_grad else "frozen", n) for n, p in part.parameters.items()],
+        ("dy", None),
+    ]
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     if len(placeholders) != len(kinds):
-        raise ExportError(f"{part.where or part.name}: cannot be traced: PyTorch finds {len(placeholders)} inputs instead of "
-                          f"{len(kinds)}; make its constant tensors buffers of the module")
+        raise ExportError(
+            f"{part.where or part.name}: cannot be traced: PyTorch finds {len(placeholders)} inputs instead"
+            f" of {len(kinds)}; make its constant tensors buffers of the module"
+        )
     kind = dict(zip(placeholders, kinds))
     constants = dict(part.constants)
     for n in gm.graph.nodes:
@@ -91,8 +116,10 @@ def trace(part):
         elif n.target is aten.rand.default:
             kind[drawn_before(gm.graph, n)] = ("random", sum(k[0] == "random" for k in kind.values()))
         elif n.op == "call_function" and any(word in str(n.target) for word in RANDOM):
-            raise ExportError(f"{part.where or part.name}: draws random numbers by {n.target}, and only dropout may; call "
-                              "model.eval()")
+            raise ExportError(
+                f"{part.where or part.name}: draws random numbers by {n.target}, and only dropout may; call "
+                "model.eval()"
+            )
     return gm, kind, constants
 
 
@@ -158,13 +185,18 @@ class Splitter:
         self.homes = self.find_homes()
 
     def assign_stages(self):
-        """Returns 0, 1 or 2 for nodes that F, I or W computes. Views and sources are computed where they are read."""
+        """Returns 0, 1 or 2 for nodes that F, I or W computes. Views and sources are computed where they are
+        read."""
         forward = closure([self.y])
         inputs = closure([self.dx]) - forward
         weights = closure(self.dw.values()) - forward - inputs
         # W has no weights: what reads them is I's, and so is an operation of which I reads another result.
         own = {n for n, kind in self.kind.items() if kind[0] in ("w", "frozen")}
-        moved = {n for n in weights if not is_view(n) and not is_source(n) and any(base_of(a) in own for a in n.all_input_nodes)}
+        moved = {
+            n
+            for n in weights
+            if not is_view(n) and not is_source(n) and any(base_of(a) in own for a in n.all_input_nodes)
+        }
         moved |= {n for n in weights if n.target is operator.getitem and n.args[0] in inputs}
         inputs |= closure(moved) - forward
         weights -= inputs
@@ -181,8 +213,8 @@ class Splitter:
         return [(s, a) for s, a in pairs if not is_source(base_of(a)) and self.stage[base_of(a)] < s]
 
     def find_homes(self):
-        """Returns, for each node that crosses, the node that is kept for it: its base, or, where only small pieces of
-        that are read, the piece."""
+        """Returns, for each node that crosses, the node that is kept for it: its base, or, where only small
+        pieces of that are read, the piece."""
         read = collections.Counter()
         crossing = {a for _, a in self.crossings()}
         for a in crossing:
@@ -206,12 +238,22 @@ class Splitter:
 
     def is_product(self, n):
         whole = all(size(m) == size(n) for m in self.chain(n))
-        return base_of(n).target is aten.mm.default and size(base_of(n)) == size(n) and whole and value(n).is_contiguous()
+        return (
+            base_of(n).target is aten.mm.default
+            and size(base_of(n)) == size(n)
+            and whole
+            and value(n).is_contiguous()
+        )
 
     def is_y(self, n):
         """Returns whether y has the value of n, with the same elements in the same order."""
         v, y = value(n), value(self.y)
-        same = v.numel() == y.numel() and v.is_contiguous() and y.is_contiguous() and base_of(self.y) is base_of(n)
+        same = (
+            v.numel() == y.numel()
+            and v.is_contiguous()
+            and y.is_contiguous()
+            and base_of(self.y) is base_of(n)
+        )
         return same and all(size(m) == size(self.y) and value(m).is_contiguous() for m in self.chain(self.y))
 
     @staticmethod
@@ -221,7 +263,8 @@ class Splitter:
             n = n.args[0]
 
     def build(self, stage, outputs, kept):
-        """Returns the graph of a stage. outputs: pairs (kind, node). kept: what each kept node is, by node."""
+        """Returns the graph of a stage. outputs: pairs (kind, node). kept: what each kept node is, by
+        node."""
         graph, copies, inputs = fx.Graph(), {}, {}
 
         def enter(n, kind):
@@ -268,8 +311,13 @@ class Splitter:
         graph.eliminate_dead_code()
         graph.lint()
         placeholders = sorted(inputs, key=self.at.get)
-        return Graph(fx.GraphModule(self.gm, graph), [inputs[n] for n in placeholders], [k for k, _ in outputs],
-                     {k for k, n in outputs if self.is_product(n)}, flop)
+        return Graph(
+            fx.GraphModule(self.gm, graph),
+            [inputs[n] for n in placeholders],
+            [k for k, _ in outputs],
+            {k for k, n in outputs if self.is_product(n)},
+            flop,
+        )
 
     def as_kept(self, n):
         return value(n).contiguous() if is_view(n) else value(n)
@@ -294,15 +342,22 @@ class Splitter:
         stash, extra = self.kept_of(0), self.kept_of(1)
         kept = {n: ("y", None) if self.is_y(n) else None for n in stash}
         stash = [n for n in stash if kept[n] is None]
-        kept |= {n: ("stash", i) for i, n in enumerate(stash)} | {n: ("extra", i) for i, n in enumerate(extra)}
-        graphs = {"forward": self.build(0, [(("y", None), self.y), *[(kept[n], n) for n in stash]], kept),
-                  "input": self.build(1, [(("dx", None), self.dx), *[(kept[n], n) for n in extra]], kept)}
+        kept |= {n: ("stash", i) for i, n in enumerate(stash)} | {
+            n: ("extra", i) for i, n in enumerate(extra)
+        }
+        graphs = {
+            "forward": self.build(0, [(("y", None), self.y), *[(kept[n], n) for n in stash]], kept),
+            "input": self.build(1, [(("dx", None), self.dx), *[(kept[n], n) for n in extra]], kept),
+        }
         if self.dw:
             graphs["weight"] = self.build(2, [(("dw", n), d) for n, d in self.dw.items()], kept)
         read = {n for g in graphs.values() for kind, n in g.inputs if kind == "constant"}
         used = {n for g in graphs.values() for kind, n in g.inputs if kind in ("w", "frozen")} | set(self.dw)
-        return Split(graphs, {n: self.constants[n].detach() for n in self.constants if n in read},
-                     {n: p for n, p in self.part.parameters.items() if n in used})
+        return Split(
+            graphs,
+            {n: self.constants[n].detach() for n in self.constants if n in read},
+            {n: p for n, p in self.part.parameters.items() if n in used},
+        )
 
 
 def flop_of(n):
@@ -333,5 +388,7 @@ def split(part, model):
         with evaluating(model):
             plain = Splitter(part)
         result.graphs["validate"] = plain.build(0, [(("y", None), plain.y)], {})
-        result.constants |= {n: plain.constants[n].detach() for k, n in result.graphs["validate"].inputs if k == "constant"}
+        result.constants |= {
+            n: plain.constants[n].detach() for k, n in result.graphs["validate"].inputs if k == "constant"
+        }
     return result

@@ -14,7 +14,8 @@ OPERATIONS = ("forward", "input", "weight")
 
 @dataclasses.dataclass
 class Unit:
-    """A compiled unit. graphs: Planned, by operation, and validate, the forward without dropout. Sizes are bytes."""
+    """A compiled unit. graphs: Planned, by operation, and validate, the forward without dropout. Sizes are
+    bytes."""
 
     name: str
     graphs: dict
@@ -49,8 +50,11 @@ def run_traced(graph, values):
 def values_of(part, split):
     """Runs the graphs in PyTorch, on random numbers. Returns all values, by kind."""
     generator = torch.Generator().manual_seed(1)
-    values = {("x", None): part.x, **{("constant", n): t for n, t in split.constants.items()},
-              **{("w" if p.requires_grad else "frozen", n): p.detach() for n, p in split.parameters.items()}}
+    values = {
+        ("x", None): part.x,
+        **{("constant", n): t for n, t in split.constants.items()},
+        **{("w" if p.requires_grad else "frozen", n): p.detach() for n, p in split.parameters.items()},
+    }
     for graph in split.graphs.values():
         for kind, n in zip(graph.inputs, graph.module.graph.nodes):
             if kind[0] == "random":
@@ -68,13 +72,16 @@ def by_autograd(part, dy):
     parameters = {n: p.detach().clone().requires_grad_(p.requires_grad) for n, p in part.parameters.items()}
     y = part.function(x, *part.constants.values(), *parameters.values())
     y.backward(dy)
-    return {("y", None): y.detach(), ("dx", None): x.grad,
-            **{("dw", n): p.grad for n, p in parameters.items() if p.grad is not None}}
+    return {
+        ("y", None): y.detach(),
+        ("dx", None): x.grad,
+        **{("dw", n): p.grad for n, p in parameters.items() if p.grad is not None},
+    }
 
 
 def largest_error(wanted, computed):
-    """Returns the largest error, relative to the tensor's largest element. Parameters' gradients that are 0 but for
-    rounding, like that of a key's bias, are compared with the largest one."""
+    """Returns the largest error, relative to the tensor's largest element. Parameters' gradients that are 0
+    but for rounding, like a key bias.s, are compared with the largest one."""
     if set(wanted) - set(computed):
         return float("inf")
     most = max((float(t.abs().max()) for (kind, _), t in wanted.items() if kind == "dw"), default=0.0)
@@ -133,8 +140,10 @@ def build_unit(builder: Builder, name, part, split):
     for space, kinds in spaces.items():
         more, total[space] = in_a_row(kinds, values)
         offsets |= more
-    codes = {f"{name}_{op}": generate(f"{name}_{op}", g, [values[k] for k in g.inputs], builder.bits)
-             for op, g in graphs.items()}
+    codes = {
+        f"{name}_{op}": generate(f"{name}_{op}", g, [values[k] for k in g.inputs], builder.bits)
+        for op, g in graphs.items()
+    }
     library = builder.library(name, codes, blob(spaces["constant"], offsets, values, total["constant"]))
     # Autograd draws other random numbers. So a part with dropout is compared with its own trace.
     wanted = by_autograd(part, values["dy", None]) if not spaces["random"] else {}
@@ -153,9 +162,20 @@ def build_unit(builder: Builder, name, part, split):
     reads = {k[0] for op in ("input", "weight") if op in graphs for k in graphs[op].inputs}
     work = [planned[op].work if op in planned else 0 for op in OPERATIONS]
     work[0] = max(work[0], planned["validate"].work if "validate" in planned else 0)
-    unit = Unit(name, planned, split.parameters, library, part.x.numel() // part.x.shape[-1], part.x.shape[-1],
-                values["y", None].shape[-1], "".join(k for k in "xy" if k in reads), total["stash"], total["extra"], work,
-                [graphs[op].flop if op in graphs else 0 for op in OPERATIONS])
+    unit = Unit(
+        name,
+        planned,
+        split.parameters,
+        library,
+        part.x.numel() // part.x.shape[-1],
+        part.x.shape[-1],
+        values["y", None].shape[-1],
+        "".join(k for k in "xy" if k in reads),
+        total["stash"],
+        total["extra"],
+        work,
+        [graphs[op].flop if op in graphs else 0 for op in OPERATIONS],
+    )
     return unit, largest_error(wanted, computed)
 
 
@@ -163,8 +183,11 @@ def fingerprint(part, split):
     """Returns a hash of all that a unit's code depends on: equal parts share one unit."""
     h = hashlib.sha256()
     for op, g in split.graphs.items():
-        shapes = [(str(n.meta["val"].shape), str(n.meta["val"].stride()), str(n.meta["val"].dtype))
-                  for n in g.module.graph.nodes if n.op == "placeholder"]
+        shapes = [
+            (str(n.meta["val"].shape), str(n.meta["val"].stride()), str(n.meta["val"].dtype))
+            for n in g.module.graph.nodes
+            if n.op == "placeholder"
+        ]
         h.update(repr((op, g.module.code, g.inputs, g.outputs, shapes)).encode())
     h.update(repr([(n, p.shape, p.requires_grad) for n, p in split.parameters.items()]).encode())
     for n, t in split.constants.items():

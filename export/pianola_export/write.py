@@ -16,7 +16,8 @@ from .cut import Cut
 
 @dataclasses.dataclass
 class Export:
-    """All that the folder says. layers: pairs of a unit's name, or another layer in Lua, and its name in files."""
+    """All that the folder says. layers: pairs of a unit's name, or another layer in Lua, and its name in
+    files."""
 
     title: str
     machine: str
@@ -55,26 +56,46 @@ def at(space, offset):
 def c_graph(graph, constants, machine):
     name = graph.name
     tape = [braced([at(space, offset), size, spare]) for space, offset, size, spare in graph.tape]
-    fields = [f'.name = "{name}"', f'.machine = "{machine}"', f".run = {name}_graph", f".constants = {constants}", f".input = {name}_inputs",
-              f".tape = {name}_tape" if tape else "", f".output = {name}_outputs", f".inputs = {len(graph.inputs)}",
-              f".outputs = {len(graph.outputs)}", f".allocations = {len(tape)}", f".tensors = {graph.tensors}",
-              f".pool = {graph.pool}", f".random = {graph.random}" if graph.randoms else "",
-              f".randoms = {graph.randoms}" if graph.randoms else ""]
-    return (f"\naoti_function {name}_graph;\n" + c_inputs(graph) +
-            (c_places("aoti_allocation", f"{name}_tape", tape) if tape else "") +
-            f"static const int32_t {name}_outputs[] = {braced(graph.outputs)};\n"
-            f"static const struct aoti_graph {name}_plan = {{\n" + "".join(f"    {f},\n" for f in fields if f) + "};\n")
+    fields = [
+        f'.name = "{name}"',
+        f'.machine = "{machine}"',
+        f".run = {name}_graph",
+        f".constants = {constants}",
+        f".input = {name}_inputs",
+        f".tape = {name}_tape" if tape else "",
+        f".output = {name}_outputs",
+        f".inputs = {len(graph.inputs)}",
+        f".outputs = {len(graph.outputs)}",
+        f".allocations = {len(tape)}",
+        f".tensors = {graph.tensors}",
+        f".pool = {graph.pool}",
+        f".random = {graph.random}" if graph.randoms else "",
+        f".randoms = {graph.randoms}" if graph.randoms else "",
+    ]
+    return (
+        f"\naoti_function {name}_graph;\n"
+        + c_inputs(graph)
+        + (c_places("aoti_allocation", f"{name}_tape", tape) if tape else "")
+        + f"static const int32_t {name}_outputs[] = {braced(graph.outputs)};\n"
+        f"static const struct aoti_graph {name}_plan = {{\n"
+        + "".join(f"    {f},\n" for f in fields if f)
+        + "};\n"
+    )
 
 
 def c_function(name, plan):
-    return (f"\nvoid {name}(const struct pianola_unit_call *call);\n"
-            f"void {name}(const struct pianola_unit_call *call) {{ aoti_run({plan}, call); }}\n")
+    return (
+        f"\nvoid {name}(const struct pianola_unit_call *call);\n"
+        f"void {name}(const struct pianola_unit_call *call) {{ aoti_run({plan}, call); }}\n"
+    )
 
 
 def c_file(unit, machine):
-    text = (f"/* Unit {unit.name}, compiled by PyTorch {torch.__version__} for {machine}: the plans of its graphs' memory, and "
-            f"its functions.\n * Written by pianola-export. */\n#include <pianola/aoti.h>\n\n"
-            f"extern const char {unit.name}_constants[];\n")
+    text = (
+        f"/* Unit {unit.name}, compiled by PyTorch {torch.__version__} for {machine}: the plans of its"
+        " graphs' memory, and its functions.\n * Written by pianola-export. */\n#include"
+        f" <pianola/aoti.h>\n\nextern const char {unit.name}_constants[];\n"
+    )
     text += "".join(c_graph(g, f"{unit.name}_constants", machine) for g in unit.graphs.values())
     plans = {g.name: f"&{g.name}_plan" for op, g in unit.graphs.items() if op != "validate"}
     if "validate" in unit.graphs:
@@ -86,19 +107,34 @@ def c_file(unit, machine):
 
 
 def lua_unit(unit):
-    parameters = [f'    {{ "{name}", {", ".join(map(str, p.shape))} }},\n'
-                  for name, p in unit.parameters.items()]
+    parameters = [
+        f'    {{ "{name}", {", ".join(map(str, p.shape))} }},\n' for name, p in unit.parameters.items()
+    ]
     # For a training that starts without --weights: scales of norms are near 1.
-    ones = [f'["{name}"] = "ones"' for name, p in unit.parameters.items() if p.dim() == 1 and float(p.detach().mean()) > 0.5]
+    ones = [
+        f'["{name}"] = "ones"'
+        for name, p in unit.parameters.items()
+        if p.dim() == 1 and float(p.detach().mean()) > 0.5
+    ]
     three = lambda values: "{ " + ", ".join(f"{v:.0f}" for v in values) + " }"
-    lines = [f'  source = "units/{unit.name}.c",', f'  libraries = {{ {{ "units/{unit.name}.so", sha256 = "{unit.sha256}" }} }},',
-             f"  in_width = {unit.columns_in}, width = {unit.columns_out}, in_rows = {unit.rows},",
-             *([f"  parameters = {{\n{''.join(parameters)}  }},"] if parameters else []),
-             *([f"  init = {{ {', '.join(ones)} }},"] if ones else []),
-             *([f"  frozen = {{ {', '.join(map(repr, unit.frozen))} }}, data = \"model.safetensors\",".replace("'", '"')]
-               if unit.frozen else []),
-             f'  keeps = "{unit.keeps}", stash = {unit.stash}, extra = {unit.extra}, work = {three(unit.work)},',
-             f"  flop = {three(unit.flop)},", *(['  side = { "seed" },'] if "validate" in unit.graphs else [])]
+    lines = [
+        f'  source = "units/{unit.name}.c",',
+        f'  libraries = {{ {{ "units/{unit.name}.so", sha256 = "{unit.sha256}" }} }},',
+        f"  in_width = {unit.columns_in}, width = {unit.columns_out}, in_rows = {unit.rows},",
+        *([f"  parameters = {{\n{''.join(parameters)}  }},"] if parameters else []),
+        *([f"  init = {{ {', '.join(ones)} }},"] if ones else []),
+        *(
+            [
+                f"  frozen = {{ {', '.join(map(repr, unit.frozen))} }}, data = \"model.safetensors\","
+                .replace("'", '"')
+            ]
+            if unit.frozen
+            else []
+        ),
+        f'  keeps = "{unit.keeps}", stash = {unit.stash}, extra = {unit.extra}, work = {three(unit.work)},',
+        f"  flop = {three(unit.flop)},",
+        *(['  side = { "seed" },'] if "validate" in unit.graphs else []),
+    ]
     body = "\n".join("  " + line for line in "\n".join(lines).split("\n"))
     return f"local function {unit.name}(hf)\n  return unit {{\n{body}\n    hf = hf,\n  }}\nend\n"
 
@@ -114,7 +150,7 @@ def lua_layers(layers):
             n += 1
         if n > 1:
             first = int(found[2])
-            text.append(f"for i = {first}, {first + n - 1} do\n  add({name}(\"{found[1]}\" .. i))\nend\n")
+            text.append(f'for i = {first}, {first + n - 1} do\n  add({name}("{found[1]}" .. i))\nend\n')
         else:
             text.append(f'add({name}("{where}"))\n' if where is not None else f"add({name})\n")
         i += n
@@ -125,7 +161,7 @@ def model_lua(export):
     rows, context = export.rows, export.context
     return f"""-- {export.title}, exported from PyTorch {torch.__version__} for {export.machine} processors by pianola-export.
 -- A microbatch has {rows} sequences of {context} tokens. See schedules/pytorch.md.
-local p = params {{ lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, decay = 0, clip = 0, warmup = 0 }}
+local p = params {{ lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, decay = 0, clip = 0, warmup = 0, labels = false }}
 
 {chr(10).join(lua_unit(u) for u in export.units)}
 local layers = {{}}
@@ -134,7 +170,7 @@ add(embedding {{ width = {export.cut.width}, positions = false, hf = "{export.cu
 {lua_layers(export.layers)}add(cross_entropy {{}})
 
 return model {{
-  input = tokens {{ vocab = {export.cut.vocab}, context = {context}, rows = {rows} }},
+  input = tokens {{ vocab = {export.cut.vocab}, context = {context}, rows = {rows}, labels = p.labels }},
   layers = layers,
   optimizer = adamw {{
     lr = p.lr, beta1 = p.beta1, beta2 = p.beta2, eps = p.eps, decay = p.decay, clip = p.clip, warmup = p.warmup,
@@ -147,7 +183,8 @@ return model {{
 
 
 def write(export, folder):
-    """Writes the folder. Its files replace an earlier export's once all are written, the model script last."""
+    """Writes the folder. Its files replace an earlier export's once all are written, the model script
+    last."""
     folder = pathlib.Path(folder)
     (folder / "units").mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".export-", dir=folder) as new:

@@ -30,24 +30,33 @@ def shuffled(place, n, key):
             return place
 
 
-def microbatches(path, context, rows, seed=1):
-    """Yields the tokens and targets of each microbatch of a training on a file of bytes."""
+def microbatches(path, context, rows, seed=1, labels=None):
+    """Yields the tokens and targets of each microbatch of a training on a file of bytes. labels: other
+    targets."""
     data = torch.frombuffer(bytearray(open(path, "rb").read()), dtype=torch.uint8).long()
+    labels = data if labels is None else labels
     n = (len(data) - 1) // context
     for first in itertools.count(0, rows):
         at = [shuffled(k % n, n, host_hash(seed, k // n)) * context for k in range(first, first + rows)]
-        yield torch.stack([data[i : i + context] for i in at]), torch.stack([data[i + 1 : i + context + 1] for i in at])
+        yield torch.stack([data[i : i + context] for i in at]), torch.stack(
+            [labels[i + 1 : i + context + 1] for i in at]
+        )
 
 
 def train(model, data, steps, batches, lr, logits=lambda out: getattr(out, "logits", out)):
-    """Returns the losses of steps of AdamW without decay, each on the mean of several microbatches."""
+    """Returns the losses of steps of AdamW without decay, each the mean over all targets of several
+    microbatches that are not negative."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
     losses = []
     for _ in range(steps):
-        total = 0.0
-        for tokens, targets in itertools.islice(data, batches):
-            out = logits(model(tokens))
-            loss = torch.nn.functional.cross_entropy(out.reshape(-1, out.shape[-1]), targets.reshape(-1)) / batches
+        step = list(itertools.islice(data, batches))
+        count, total = sum(int((targets >= 0).sum()) for _, targets in step), 0.0
+        for tokens, targets in step:
+            out = logits(model(tokens)).flatten(0, 1)
+            loss = (
+                torch.nn.functional.cross_entropy(out, targets.flatten(), ignore_index=-100, reduction="sum")
+                / count
+            )
             loss.backward()
             total += loss.item()
         optimizer.step()

@@ -1,12 +1,13 @@
-"""Exports small random PyTorch models with pianola-export and trains each under several schedules on four ranks. The
-losses must be PyTorch's own, of the same model on the same data with AdamW; weights must have one rank's bits, where
-sums have its order. exported.py PIANOLA DATA [MODEL ...]"""
+"""Exports small random PyTorch models with pianola-export and trains each under several schedules on four
+ranks. The losses must be PyTorch's own, of the same model on the same data with AdamW; weights must have one
+rank's bits, where sums have its order. exported.py PIANOLA DATA [MODEL ...]"""
 
 import itertools
 import json
 import math
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "export"), str(ROOT / "export" / "examples")]
 
+import numpy
 import torch
 import transformers as T
 from safetensors.torch import load_file
@@ -34,19 +36,31 @@ CONTEXT, ROWS, STEPS, RATE = 32, 2, 20, 1e-3
 SCHEDULES = {"1f1b": True, "zbv": True, "interleaved": True, "fsdp": False, "pipedream": None}
 
 no_ends = dict(bos_token_id=None, eos_token_id=None, pad_token_id=None)
-base = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=4, num_attention_heads=4, vocab_size=256,
-            max_position_embeddings=64, **no_ends)
+base = dict(
+    hidden_size=64,
+    intermediate_size=128,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    vocab_size=256,
+    max_position_embeddings=64,
+    **no_ends,
+)
 grouped = dict(base, num_key_value_heads=2)
 bert = dict(base, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 
 
 def of(kind, layers="model.layers", **config):
     """Returns a maker of transformers' model KIND, and the path of its layers."""
-    name = "GPT2Config" if kind.startswith("GPT2") else "Gemma3TextConfig" if kind.startswith("Gemma3") else \
-        kind.replace("ForCausalLM", "Config").replace("ForMaskedLM", "Config")
+    name = (
+        "GPT2Config"
+        if kind.startswith("GPT2")
+        else (
+            "Gemma3TextConfig"
+            if kind.startswith("Gemma3")
+            else kind.replace("ForCausalLM", "Config").replace("ForMaskedLM", "Config")
+        )
+    )
     return lambda: getattr(T, kind)(getattr(T, name)(**config)), layers
-
-
 
 
 class Dropping(SmallGPT):
@@ -76,26 +90,66 @@ MODELS = {
     "Qwen2": of("Qwen2ForCausalLM", **grouped),
     "Qwen3": of("Qwen3ForCausalLM", **grouped, head_dim=16),
     "Mistral": of("MistralForCausalLM", **grouped, head_dim=16, sliding_window=16),
-    "Gemma3": of("Gemma3ForCausalLM", **grouped, head_dim=16, sliding_window=16,
-                 layer_types=["sliding_attention", "full_attention"] * 2),
+    "Gemma3": of(
+        "Gemma3ForCausalLM",
+        **grouped,
+        head_dim=16,
+        sliding_window=16,
+        layer_types=["sliding_attention", "full_attention"] * 2,
+    ),
     "OLMo2": of("Olmo2ForCausalLM", **grouped),
     "Phi-3": of("Phi3ForCausalLM", **grouped),
-    "GPT-2": of("GPT2LMHeadModel", "transformer.h", n_embd=64, n_layer=4, n_head=4, n_positions=64, vocab_size=256,
-                resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, **no_ends),
+    "GPT-2": of(
+        "GPT2LMHeadModel",
+        "transformer.h",
+        n_embd=64,
+        n_layer=4,
+        n_head=4,
+        n_positions=64,
+        vocab_size=256,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        **no_ends,
+    ),
     "GPT-NeoX": of("GPTNeoXForCausalLM", "gpt_neox.layers", **base),
     "Phi": of("PhiForCausalLM", **base, resid_pdrop=0.0, embd_pdrop=0.0, attention_dropout=0.0),
     "StableLM": of("StableLmForCausalLM", **grouped),
     "Starcoder2": of("Starcoder2ForCausalLM", **grouped, embedding_dropout=0.0, residual_dropout=0.0),
-    "Granite": of("GraniteForCausalLM", **grouped, residual_multiplier=0.5, logits_scaling=2.0, embedding_multiplier=3.0),
+    "Granite": of(
+        "GraniteForCausalLM", **grouped, residual_multiplier=0.5, logits_scaling=2.0, embedding_multiplier=3.0
+    ),
     "Cohere": of("CohereForCausalLM", **grouped),
     "SmolLM3": of("SmolLM3ForCausalLM", **grouped),
     "GLM-4": of("Glm4ForCausalLM", **grouped, head_dim=16),
-    "OPT": of("OPTForCausalLM", "model.decoder.layers", **dict(base, ffn_dim=128, dropout=0.0, word_embed_proj_dim=64)),
+    "OPT": of(
+        "OPTForCausalLM",
+        "model.decoder.layers",
+        **dict(base, ffn_dim=128, dropout=0.0, word_embed_proj_dim=64),
+    ),
     "Falcon": of("FalconForCausalLM", "transformer.h", **base, hidden_dropout=0.0, attention_dropout=0.0),
-    "GPT-J": of("GPTJForCausalLM", "transformer.h", n_embd=64, n_layer=4, n_head=4, n_positions=64, vocab_size=256, rotary_dim=8,
-                resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, **no_ends),
-    "BLOOM": of("BloomForCausalLM", "transformer.h", hidden_size=64, n_layer=4, n_head=4, vocab_size=256, **no_ends),
-    "ModernBERT": of("ModernBertForMaskedLM", "model.layers", **dict(base, global_attn_every_n_layers=2, local_attention=16)),
+    "GPT-J": of(
+        "GPTJForCausalLM",
+        "transformer.h",
+        n_embd=64,
+        n_layer=4,
+        n_head=4,
+        n_positions=64,
+        vocab_size=256,
+        rotary_dim=8,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        **no_ends,
+    ),
+    "BLOOM": of(
+        "BloomForCausalLM", "transformer.h", hidden_size=64, n_layer=4, n_head=4, vocab_size=256, **no_ends
+    ),
+    "ModernBERT": of(
+        "ModernBertForMaskedLM",
+        "model.layers",
+        **dict(base, global_attn_every_n_layers=2, local_attention=16),
+    ),
     "BERT": of("BertForMaskedLM", "bert.encoder.layer", **bert),
 }
 
@@ -108,12 +162,26 @@ def run(*words):
     return json.loads(done.stdout)
 
 
-def losses(folder, schedule):
+def losses(folder, schedule, data=DATA, more=()):
     """Trains under a schedule. Returns the losses, the microbatches of a step, and what `run` says."""
     table = f"{folder}/losses.tsv"
     compare = ["--compare"] if SCHEDULES[schedule] is not None else []
-    result = run("run", str(ROOT / f"schedules/{schedule}.lua"), "--model", f"{folder}/model.lua", "--weights",
-                 f"{folder}/model.safetensors", "--data", DATA, "--steps", str(STEPS), "--losses", table, *compare)
+    result = run(
+        "run",
+        str(ROOT / f"schedules/{schedule}.lua"),
+        "--model",
+        f"{folder}/model.lua",
+        "--weights",
+        f"{folder}/model.safetensors",
+        "--data",
+        data,
+        "--steps",
+        str(STEPS),
+        "--losses",
+        table,
+        *compare,
+        *more,
+    )
     if "error" in result:
         return [], 0, result
     rows = [line.split("\t") for line in open(table)][1:]
@@ -149,41 +217,95 @@ def check(name, make, layers, folder):
             row[schedule] = f"{got[0]:.2f} to {got[-1]:.2f}"
             continue
         if batches not in eager:
-            eager[batches] = train(made(make, layers), microbatches(DATA, CONTEXT, ROWS), STEPS, batches, RATE)
+            eager[batches] = train(
+                made(make, layers), microbatches(DATA, CONTEXT, ROWS), STEPS, batches, RATE
+            )
         if make is Dropping:
             expect(f"{name}, {schedule}: trains", got[-1] < got[0] - 1, got)
-            expect(f"{name}, {schedule}: one rank's bits", result["one_rank_same_weights"] or not exact, "others")
+            expect(
+                f"{name}, {schedule}: one rank's bits", result["one_rank_same_weights"] or not exact, "others"
+            )
             row[schedule] = f"{got[0]:.2f} to {got[-1]:.2f}"
             continue
         worst = max(abs(a / b - 1) for a, b in zip(got, eager[batches]))
         row[schedule] = f"{worst:.1e}"
-        expect(f"{name}, {schedule}: PyTorch's losses", len(got) == STEPS and worst < 1e-5, f"differ by {worst:.1e}")
+        expect(
+            f"{name}, {schedule}: PyTorch's losses",
+            len(got) == STEPS and worst < 1e-5,
+            f"differ by {worst:.1e}",
+        )
         bits = result["one_rank_same_weights"]
-        expect(f"{name}, {schedule}: one rank's bits", bits or not exact, result.get("one_rank_largest_difference"))
+        expect(
+            f"{name}, {schedule}: one rank's bits",
+            bits or not exact,
+            result.get("one_rank_largest_difference"),
+        )
     if make is Dropping:
         check_validation(name, model, folder)
+    if name == "BERT":
+        check_labels(name, make, layers, folder)
     if make is SmallGPT:
         check_ranks(name, folder)
         check_back(name, folder)
     return exported, row
 
 
+def check_labels(name, make, layers, folder):
+    """Trains on labels, of which most do not count."""
+    text = f"{folder}/text"
+    shutil.copy(DATA, text)
+    labels = torch.frombuffer(bytearray(open(text, "rb").read()), dtype=torch.uint8).long()
+    labels = torch.where(torch.rand(labels.shape) < 0.7, -100, (labels + 1) % 256)
+    numpy.save(f"{text}.labels.npy", labels.int().numpy())
+    got, batches, result = losses(folder, "1f1b", text, ["-D", "labels=true"])
+    data = microbatches(text, CONTEXT, ROWS, labels=labels)
+    must = train(made(make, layers), data, STEPS, batches or 8, RATE)
+    worst = max((abs(a / b - 1) for a, b in zip(got, must)), default=1)
+    expect(f"{name}: PyTorch's losses on labels", worst < 1e-5, result.get("error", worst))
+
+
 def check_ranks(name, folder):
     """Runs the ranks' own programs, from a folder that was moved after the model's was removed."""
     flags = ["--weights", f"{folder}/model.safetensors", "--data", DATA, "--steps", "3", "--json"]
-    must = run("run", str(ROOT / "schedules/zbv.lua"), "--model", f"{folder}/model.lua", *flags[:-1])["weights"]
-    compiled = subprocess.run([PIANOLA, "compile", str(ROOT / "schedules/zbv.lua"), "--model", f"{folder}/model.lua", "-o",
-                               f"{folder}/compiled"], capture_output=True, text=True)
+    must = run("run", str(ROOT / "schedules/zbv.lua"), "--model", f"{folder}/model.lua", *flags[:-1])[
+        "weights"
+    ]
+    compiled = subprocess.run(
+        [
+            PIANOLA,
+            "compile",
+            str(ROOT / "schedules/zbv.lua"),
+            "--model",
+            f"{folder}/model.lua",
+            "-o",
+            f"{folder}/compiled",
+        ],
+        capture_output=True,
+        text=True,
+    )
     expect(f"{name}: compiles", compiled.returncode == 0, compiled.stderr[-500:])
     os.rename(f"{folder}/units", f"{folder}/away")
     os.rename(f"{folder}/compiled", f"{folder}/moved")
     paths = dict(os.environ, PKG_CONFIG_PATH=str(pathlib.Path(PIANOLA).resolve().parent))
     made = subprocess.run(["make", "-s", "-C", f"{folder}/moved"], capture_output=True, text=True, env=paths)
     expect(f"{name}: ranks' programs are built", made.returncode == 0, made.stderr[-500:])
-    where = ["--world-size", "4", "--master-addr", f"127.{os.getpid() // 250 % 250 + 1}.{os.getpid() % 250}.77",
-             "--master-port", "29511"]
-    ranks = [subprocess.Popen([f"{folder}/moved/rank{k}", "--rank", str(k), *where, *flags], stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True) for k in range(4)]
+    where = [
+        "--world-size",
+        "4",
+        "--master-addr",
+        f"127.{os.getpid() // 250 % 250 + 1}.{os.getpid() % 250}.77",
+        "--master-port",
+        "29511",
+    ]
+    ranks = [
+        subprocess.Popen(
+            [f"{folder}/moved/rank{k}", "--rank", str(k), *where, *flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for k in range(4)
+    ]
     said = [r.communicate(timeout=120) for r in ranks]
     os.rename(f"{folder}/away", f"{folder}/units")
     good = all(r.returncode == 0 for r in ranks) and json.loads(said[0][0])["weights"] == must
@@ -193,8 +315,20 @@ def check_ranks(name, folder):
 def check_back(name, folder):
     """Loads the weights of a checkpoint into PyTorch, whose loss must be Pianola's."""
     saved = f"{folder}/saved"
-    run("run", str(ROOT / "schedules/1f1b.lua"), "--model", f"{folder}/model.lua", "--weights", f"{folder}/model.safetensors",
-        "--data", DATA, "--steps", "3", "--checkpoint", saved)
+    run(
+        "run",
+        str(ROOT / "schedules/1f1b.lua"),
+        "--model",
+        f"{folder}/model.lua",
+        "--weights",
+        f"{folder}/model.safetensors",
+        "--data",
+        DATA,
+        "--steps",
+        "3",
+        "--checkpoint",
+        saved,
+    )
     run("export-weights", saved, "--names", "hf", "--model", f"{folder}/model.lua", "-o", f"{folder}/back")
     model = SmallGPT()
     model.load_state_dict(load_file(f"{folder}/back/model.safetensors"))
@@ -203,8 +337,18 @@ def check_back(name, folder):
 
 def check_validation(name, model, folder, weights=None):
     """Compares the loss of the first step's microbatches, in which nothing is dropped."""
-    result = run("run", str(ROOT / "schedules/serial.lua"), "--model", f"{folder}/model.lua", "--weights",
-                 weights or f"{folder}/model.safetensors", "--data", DATA, "--steps", "0")
+    result = run(
+        "run",
+        str(ROOT / "schedules/serial.lua"),
+        "--model",
+        f"{folder}/model.lua",
+        "--weights",
+        weights or f"{folder}/model.safetensors",
+        "--data",
+        DATA,
+        "--steps",
+        "0",
+    )
     model.eval()
     few = itertools.islice(microbatches(DATA, CONTEXT, ROWS), 8)
     must = [torch.nn.functional.cross_entropy(model(t).flatten(0, 1), y.flatten()).item() for t, y in few]

@@ -1,4 +1,5 @@
-"""Models that pianola-export refuses: each error must say where the reason is. Nothing may be written. refused.py"""
+"""Models that pianola-export refuses: each error must say where the reason is. Nothing may be written.
+refused.py"""
 
 import pathlib
 import re
@@ -35,7 +36,9 @@ class Model(nn.Module):
 class Layer(nn.Module):
     def __init__(self, f, parameters=1):
         super().__init__()
-        self.f, self.w = f, nn.ParameterDict({f"m{i}": nn.Parameter(torch.randn(16, 16)) for i in range(parameters)})
+        self.f, self.w = f, nn.ParameterDict(
+            {f"m{i}": nn.Parameter(torch.randn(16, 16)) for i in range(parameters)}
+        )
 
     def forward(self, x, *more):
         return self.f(x @ self.w["m0"], *more) + sum(w.sum() for w in self.w.values())
@@ -139,30 +142,85 @@ def dictionary(model):
 
 
 CASES = {
-    "a path that is not there": (Model, "blocks", "layers = 'blocks': Model has no attribute `blocks`; name the list"),
+    "a path that is not there": (
+        Model,
+        "blocks",
+        "layers = 'blocks': Model has no attribute `blocks`; name the list",
+    ),
     "a module that is no list": (Model, "norm", "layers = 'norm' is a LayerNorm; name the ModuleList"),
-    "noise": (plain(lambda x: x + torch.randn_like(x)), "layers", r"layers.0: draws random numbers by .*; call model.eval\(\)"),
-    "a branch on values": (plain(lambda x: x if x.sum() > 0 else -x), "layers", "layers.0: cannot be traced: .* not on values"),
-    "a shape that depends on values": (plain(lambda x: x[x > 0].sum() + x), "layers", "layers.0: cannot be traced"),
+    "noise": (
+        plain(lambda x: x + torch.randn_like(x)),
+        "layers",
+        r"layers.0: draws random numbers by .*; call model.eval\(\)",
+    ),
+    "a branch on values": (
+        plain(lambda x: x if x.sum() > 0 else -x),
+        "layers",
+        "layers.0: cannot be traced: .* not on values",
+    ),
+    "a shape that depends on values": (
+        plain(lambda x: x[x > 0].sum() + x),
+        "layers",
+        "layers.0: cannot be traced",
+    ),
     "a buffer that changes": (lambda: Model(Counting), "layers", "layers.0: cannot be traced: .*mutations"),
-    "an operation that the runtime lacks": (plain(lambda x: x.topk(16).values), "layers",
-                                            "block: its compiled code calls aoti_torch_cpu_topk, which Pianola's runtime"),
-    "a tensor made in between": (plain(lambda x: x @ torch.linalg.inv(torch.eye(16))), "layers", "layers.0: cannot be traced: PyTorch finds"),
-    "33 parameters": (plain(lambda x: x, 33), "layers", "layers.0: has 33 parameters, but a unit has at most 32"),
-    "a mask of the tokens": (lambda: Padded(lambda: Layer(lambda x, m: x * m)), "layers", r"layers.0: its argument .* depends on the tokens"),
+    "an operation that the runtime lacks": (
+        plain(lambda x: x.topk(16).values),
+        "layers",
+        "block: its compiled code calls aoti_torch_cpu_topk, which Pianola's runtime",
+    ),
+    "a tensor made in between": (
+        plain(lambda x: x @ torch.linalg.inv(torch.eye(16))),
+        "layers",
+        "layers.0: cannot be traced: PyTorch finds",
+    ),
+    "33 parameters": (
+        plain(lambda x: x, 33),
+        "layers",
+        "layers.0: has 33 parameters, but a unit has at most 32",
+    ),
+    "a mask of the tokens": (
+        lambda: Padded(lambda: Layer(lambda x, m: x * m)),
+        "layers",
+        r"layers.0: its argument .* depends on the tokens",
+    ),
     "positions of the tokens": (Positions, "layers", "embed: reads the tokens beside their vectors"),
     "something between layers": (Between, "layers", "what stands between layers cannot be exported"),
     "layers that run twice": (Twice, "layers", r"run in the order \[0, 1, 0, 1\]"),
     "no embedding": (OneHot, "layers", "no embedding reads the batch's tokens"),
     "no linear output": (NoOutput, "layers", "no linear layer after the last layer makes the logits"),
-    "another vocabulary": (lambda: Model(vocab=40), "layers", "tokens.weight has 40 tokens, but the logits have 32"),
+    "another vocabulary": (
+        lambda: Model(vocab=40),
+        "layers",
+        "tokens.weight has 40 tokens, but the logits have 32",
+    ),
     "no logits": (lambda: dictionary(Model()), "layers", "returns a dict without logits"),
     "a shared parameter": (shared, "layers", "layers.1: parameter weight is also layers.0's"),
-    "a frozen token table": (frozen, "layers", "tokens.weight is frozen; a token table and an output matrix are trained"),
-    "a name of one letter": (lambda: Model(lambda: Odd("g", 16)), "layers", "parameter inner.g has a name that cannot be"),
-    "three dimensions": (lambda: Model(lambda: Odd("cube", 2, 2, 2)), "layers", "parameter inner.cube has 3 dimensions"),
-    "no gradient": (lambda: Model(lambda: Detached("scale", 16)), "layers", "parameter inner.scale gets no gradient"),
-    "half precision": (lambda: Model().bfloat16(), "layers", "parameter weight is torch.bfloat16; call model.float"),
+    "a frozen token table": (
+        frozen,
+        "layers",
+        "tokens.weight is frozen; a token table and an output matrix are trained",
+    ),
+    "a name of one letter": (
+        lambda: Model(lambda: Odd("g", 16)),
+        "layers",
+        "parameter inner.g has a name that cannot be",
+    ),
+    "three dimensions": (
+        lambda: Model(lambda: Odd("cube", 2, 2, 2)),
+        "layers",
+        "parameter inner.cube has 3 dimensions",
+    ),
+    "no gradient": (
+        lambda: Model(lambda: Detached("scale", 16)),
+        "layers",
+        "parameter inner.scale gets no gradient",
+    ),
+    "half precision": (
+        lambda: Model().bfloat16(),
+        "layers",
+        "parameter weight is torch.bfloat16; call model.float",
+    ),
 }
 
 
@@ -182,5 +240,7 @@ for name, (make, layers, must) in CASES.items():
         error = error_of(make, layers, f"{room}/model")
         expect(name, bool(re.search(must, error)), error[:500])
         expect(f"{name}: nothing written", not pathlib.Path(f"{room}/model").exists(), "a folder")
-expect("a machine", "choose one of x86-64, x86-64-v3" in error_of(SmallGPT, "blocks", "none", machine="arm"), "")
+expect(
+    "a machine", "choose one of x86-64, x86-64-v3" in error_of(SmallGPT, "blocks", "none", machine="arm"), ""
+)
 finish()
