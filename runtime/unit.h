@@ -36,8 +36,9 @@ struct pianola_unit_call {
     bool add;               /* weight adds to dw instead of overwriting it */
     const void *dy;         /* out_rows x out: for input and weight */
     void *dx;               /* rows x in: input writes it; NULL if nobody needs it, but extra is needed */
-    /* The script's `side` says which of these the unit has. seed: one random number, different for each layer, step and
-     * microbatch, equal in all operations on it; in device memory on a GPU. NULL in validations, which draw nothing. */
+    /* The script's `side` says which of these the unit has. targets: in a model with labels, -1 does not count. seed:
+     * one random number, different for each layer, step and microbatch, equal in all operations on it; in device memory
+     * on a GPU. NULL in validations, which draw nothing. */
     const int32_t *tokens, *targets;
     const uint64_t *seed;
     const void *inputs[8]; /* the model's inputs that `side` names, in that order: rows x their columns */

@@ -88,7 +88,7 @@ static void draw_operand(const struct trial *t, enum operand operand) {
     for (int64_t i = 0; i < n; i++)
         if (tokens)
             token[i] = operand == OPERAND_targets && t->m->labels && i % 4 == 3
-                           ? -100 /* does not count */
+                           ? -1 /* does not count */
                            : (int32_t)(host_hash((uint64_t)operand, (uint64_t)i) % (uint64_t)t->m->vocab);
         else
             value[i] = uniform((uint64_t)operand, i);
