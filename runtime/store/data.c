@@ -130,20 +130,29 @@ static bool open_data_part(struct data *data, const char *path, char *why, size_
     return true;
 }
 
+/* Returns whether a file is one of those beside a text (side_file.h), which a pattern may match too. */
+static bool is_beside(const char *path) {
+    size_t n = strlen(path);
+    return n >= 4 && strcmp(path + n - 4, ".npy") == 0;
+}
+
 /* Opens a path, or, if no file has that name, a pattern. */
 static bool open_parts(struct data *data, const char *path, char *why, size_t nwhy) {
     glob_t found;
     if (access(path, F_OK) == 0 || !strpbrk(path, "*?["))
         return open_data_part(data, path, why, nwhy);
     int code = glob(path, 0, NULL, &found);
-    if (code != 0)
-        snprintf(why, nwhy, "%s: %s", path, code == GLOB_NOMATCH ? "no file matches this pattern" : "cannot be read");
-    bool ok = code == 0;
-    for (size_t i = 0; ok && i < found.gl_pathc; i++)
-        ok = open_data_part(data, found.gl_pathv[i], why, nwhy);
+    bool ok = code == 0 || code == GLOB_NOMATCH;
+    int32_t before = data->n;
+    for (size_t i = 0; code == 0 && ok && i < found.gl_pathc; i++)
+        ok = is_beside(found.gl_pathv[i]) || open_data_part(data, found.gl_pathv[i], why, nwhy);
     if (code == 0)
         globfree(&found);
-    return ok;
+    if (ok && data->n > before)
+        return true;
+    if (ok || code != 0)
+        snprintf(why, nwhy, "%s: %s", path, ok ? "no file matches this pattern" : "cannot be read");
+    return false;
 }
 
 static bool check_features(const struct rt_model *m, char *why, size_t nwhy) {

@@ -85,6 +85,13 @@ bool data_file_plain(const struct data_file *file, char *why, size_t nwhy) {
                    "7zXZ",
                    "xz", 5},
                   {"BZh", "bzip2", 3}};
+    if (file->size >= 6 && memcmp(file->text, "\x93NUMPY", 6) == 0) {
+        snprintf(why, nwhy,
+                 "%s: is an array of NumPy, not text; labels and other inputs are found by their names, "
+                 "FILE.labels.npy beside FILE",
+                 file->path);
+        return false;
+    }
     for (size_t i = 0; i < sizeof packed / sizeof *packed; i++)
         if (file->size >= packed[i].n && memcmp(file->text, packed[i].magic, packed[i].n) == 0) {
             const char *dot = strrchr(file->path, '.');

@@ -17,7 +17,7 @@ struct data_file {
 /* Opens and maps a file. Returns NULL on error, with why. If the file shrinks later or its disk fails, a read ends the
  * process with 2 and a line that names the file. Open and close from one thread at a time. */
 struct data_file *data_file_open(const char *path, char *why, size_t nwhy);
-/* Returns false, with the command that unpacks it in why, if the file is compressed. */
+/* Returns false if the file is an array of NumPy, or is compressed; then why has the command that unpacks it. */
 bool data_file_plain(const struct data_file *file, char *why, size_t nwhy);
 /* Returns whether the first line is a JSON object with a "text", as in data sets of one document per line. */
 bool data_file_has_lines(const struct data_file *file);

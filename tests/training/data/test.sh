@@ -52,6 +52,12 @@ expect "several files" "$whole" "$(weights $(printf -- '--data %s ' "$room"/part
 expect "a missing file" "nosuch.txt: No such file or directory" "$(weights --data nosuch.txt --data $text)"
 expect "a pattern that no file matches" \
     "$room/none*: no file matches this pattern" "$(weights --data $text --data "$room/none*")"
+# Arrays beside texts are no texts.
+cp "$room/parts/part-aa" "$room/one" && /usr/bin/python3 -c 'import sys, numpy; numpy.save(sys.argv[1], numpy.zeros(2000, int))' "$room/one.labels.npy"
+expect "a pattern that also matches labels" "$(weights --data "$room/one")" "$(weights --data "$room/one*")"
+expect "a pattern that matches labels only" "$room/*.npy: no file matches this pattern" "$(weights --data "$room/*.npy")"
+expect "labels as a text" "one.labels.npy: is an array of NumPy, not text; labels and other inputs are found by their names, FILE.labels.npy beside FILE" \
+    "$(weights --data "$room/one.labels.npy" | sed "s,$room/,,")"
 gzip -c $text >"$room/text.gz"
 expect "a compressed file" 1 "$(weights --data $text --data "$room/text.gz" | grep -c 'text.gz: is compressed; unpack it first: `gzip -dc ')"
 echo '{"id": 1, "text": "a"}' >"$room/lines"
