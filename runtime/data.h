@@ -48,10 +48,10 @@ struct held_sum {
     double loss, weight;
 };
 void data_sum(const struct data *d, int64_t step, const float *loss, int32_t n, struct held_sum *sum);
+/* Returns whether no label counts in a step of a training, so that its loss has no value. */
+bool data_unlabelled(const struct data *d, int64_t step);
 /* Fills *out with microbatch b of the step, into the caller's memory of data_bytes(m). No allocation. */
 void data_batch(const struct data *d, int64_t step, int b, void *memory, struct rt_batch *out);
-/* Does the same for a slice: rows first .. first + length of each sequence. */
-void data_slice(const struct data *d, int64_t step, int b, int first, int length, void *memory, struct rt_batch *out);
 /* Points into such a microbatch, here or on a device. skip: bytes before a slice's rows. */
 static inline void data_point(const struct rt_model *m, const char *at, size_t skip, struct rt_batch *out) {
     const char *half = at + data_half(m);
@@ -66,6 +66,8 @@ static inline void data_point(const struct rt_model *m, const char *at, size_t s
     out->inputs = m->ninputs > 0 ? at + data_input_at(m, 0) : NULL;
     out->counted = m->labels ? (const int64_t *)(const void *)(at + data_counted_at(m)) : NULL;
 }
+/* Moves a slice to the front, in the same memory: rows first .. first + length of each sequence. */
+void data_keep_slice(const struct rt_model *m, int first, int length, void *memory);
 /* Moves the rows that a team's members read to the front, in the same memory: the input's rows that layer `input` has,
  * and the targets' that the loss `target` has. NULL: all are read. */
 void data_keep(const struct rt_model *m, const struct rt_layer *input, const struct rt_layer *target, void *memory);

@@ -43,13 +43,12 @@ static bool host_stamp(struct replay *re, int32_t i, double *start, double *end)
 static void read_batch_rows(struct replay *re, const struct rt_instr *x, const struct rt_stage *s,
                             struct rt_batch *batch) {
     struct host_rank *own = self(re);
-    int32_t slices = re->program->model->slices, b = batch_of(re, x);
-    if (slices > 0)
-        data_slice(own->data, re->step, b / slices, s->layer[0].first, s->layer[0].length, own->batch, batch);
-    else {
-        data_batch(own->data, re->step, b, own->batch, batch);
-        data_keep(re->program->model, s->layer, s->layer + s->nlayers - 1, own->batch);
-    }
+    const struct rt_model *m = re->program->model;
+    data_batch(own->data, re->step, batch_of(re, x) / pieces_of_batch(m), own->batch, batch);
+    if (m->slices > 0)
+        data_keep_slice(m, s->layer[0].first, s->layer[0].length, own->batch);
+    else
+        data_keep(m, s->layer, s->layer + s->nlayers - 1, own->batch);
 }
 
 /* Returns the place of a member's loss. Members of a team that write to the same memory have separate places. */

@@ -58,7 +58,9 @@ const char *nonfinite_say(const struct nonfinite *bad, char *out, size_t n) {
     static const char *const what[] = {
         [NONFINITE_GRADIENT] = "the gradient of", [NONFINITE_STATE] = "after the update,"};
     const char *value = isnan(bad->value) ? "nan" : bad->value > 0 ? "inf" : "-inf";
-    if (bad->kind == NONFINITE_LOSS)
+    if (bad->unlabelled)
+        snprintf(out, n, "step %lld: no label counts, so it has no loss", (long long)bad->step);
+    else if (bad->kind == NONFINITE_LOSS)
         snprintf(out, n, "step %lld: the loss of microbatch %d, on rank %d, is %s", (long long)bad->step, bad->batch,
                  bad->rank, value);
     else

@@ -13,6 +13,7 @@ enum nonfinite_kind { NONFINITE_LOSS, NONFINITE_GRADIENT, NONFINITE_STATE };
 struct nonfinite {
     int64_t step; /* counts from 1; 0: everything has been finite so far */
     int32_t kind, rank, batch, layer;
+    bool unlabelled; /* the loss of a step without labels that count */
     float value;
     char tensor[32]; /* its name in checkpoints */
 };

@@ -140,14 +140,14 @@ static __global__ void row_losses(T *dx, double *loss, const T *x, const int32_t
     dx[r] = narrow<T>(counts ? 1 / by.get() : 0.0f);
 }
 
-/* counted: divides by that number, too; NULL: does not. */
-static __global__ void mean(float *to, const double *loss, int rows, double by, const int64_t *counted) {
+/* counted: divides by that number, too; NULL: does not. zero: of no numbers, the mean is 0. */
+static __global__ void mean(float *to, const double *loss, int rows, double by, const int64_t *counted, bool zero) {
     double sum = 0;
     for (int r = threadIdx.x; r < rows; r += TALL)
         sum += loss[r];
     sum = block_sum(sum);
     if (threadIdx.x == 0)
-        *to = (float)(sum / (counted ? (double)*counted * by : by));
+        *to = zero && *counted == 0 ? 0 : (float)(sum / (counted ? (double)*counted * by : by));
 }
 
 /* Passes on the gradient of a loss that is alone in its stage. */
@@ -181,7 +181,7 @@ static void report(const struct cuda_call *c) {
     double rows = !counted ? rows_of_mean(c) : c->m->update > 0 ? 1 : 1.0 / c->m->batches;
     if (c->at->loss)
         LAUNCH(mean, 1, TALL, 0, c->stream, c->at->loss, cuda_at<double>(c, c->l->tmp), c->l->rows,
-               rows / pieces_of_batch(c->m), counted);
+               rows / pieces_of_batch(c->m), counted, counted && c->m->update > 0);
 }
 
 static int threads_of_row(int packs) {

@@ -32,11 +32,13 @@ static float count(const struct host_call *c) {
     return (float)rows_of_mean(c) * (float)(c->m->update > 0 ? 1 : c->m->batches);
 }
 
-/* Reports the loss. A slice's share is scaled up as if its rows were a microbatch's, so that the mean over a step's
- * slices is the mean over its microbatches. The reports of a team's members are added up. */
+/* Reports the loss: 0 of a microbatch with its own mean and no target that counts. A slice's share is scaled up as if
+ * its rows were a microbatch's, so that the mean over a step's slices is the mean over its microbatches. The reports of
+ * a team's members are added up. */
 static void report(const struct host_call *c, double sum) {
+    double targets = targets_of_mean(c);
     if (c->at->loss)
-        *c->at->loss = (float)(sum * pieces_of_batch(c->m) / targets_of_mean(c));
+        *c->at->loss = targets == 0 && c->m->update > 0 ? 0 : (float)(sum * pieces_of_batch(c->m) / targets);
 }
 
 /* Computes aux = (softmax(x) - onehot(target)) / count, or 0 where a label does not count. */

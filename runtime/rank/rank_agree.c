@@ -127,6 +127,7 @@ void rank_agree(struct rank_run *run) {
         else
             differ(identity, all, reader, k, why, sizeof why);
     }
+    run->reader = (int)(reader - all);
     run->is.seed = (uint64_t)run->flags.seed;
     run->is.steps = run->flags.steps;
     run->is.data_bytes = reader->data_bytes;

@@ -18,6 +18,7 @@ struct rank_run {
     void *shared;                 /* state that the backends of threads share, defined by them; or NULL */
     struct data *data, *held_out; /* held_out: NULL without --val */
     int64_t held_steps;           /* steps of a validation */
+    int reader;                   /* a rank that reads data */
     struct start start;
     struct checkpoint_run is; /* the run's seed and data, the same on all ranks */
     struct rt_program program;

@@ -75,6 +75,8 @@ static void run_step(struct rank_run *run, struct training *training) {
         backend_again(run, step, training->loss, when);
     }
     nonfinite_look(&run->replay->bad, step + 1, run->world.rank, training->loss, run->program.batches);
+    if (run->replay->bad.step == step + 1 && run->replay->bad.kind == NONFINITE_LOSS)
+        run->replay->bad.unlabelled = data_unlabelled(run->data, step);
     if (rank_keeps(run, step))
         backend_times(run, step, rank_times(run, step));
     if (run->spans)
@@ -107,11 +109,13 @@ double rank_makespan(const struct rank_run *run, int64_t step) {
 }
 
 /* Computes the loss on all of the held-out text; all ranks take part in each of its steps. While one step runs, the
- * losses of the previous one are added up. */
+ * losses of the previous one are added up, by every rank, but only a reader's sum is right: others lack the labels. */
 static void validate_run(struct rank_run *run, struct training *training) {
     int32_t B = run->program.batches;
     char why[DURABLE_PATH + 512];
-    struct held_sum sum = {0, 0};
+    struct held_sum sum = {0, 0}, *all = malloc(sizeof *all * (size_t)run->world.size);
+    if (!all)
+        rank_error(run->self, "no memory");
     watch_phase("waits for all ranks to validate");
     for (int64_t k = 0; k <= run->held_steps; k++) {
         if (k < run->held_steps)
@@ -125,8 +129,10 @@ static void validate_run(struct rank_run *run, struct training *training) {
     }
     if (!data_same(run->held_out, why, sizeof why))
         rank_fail(run, why);
+    run->world.all(run->world.link, &sum, all, sizeof sum);
     if (run->world.rank == 0)
-        rank_record_validation(run, training, sum.loss / sum.weight);
+        rank_record_validation(run, training, all[run->reader].loss / all[run->reader].weight);
+    free(all);
 }
 
 /* Collective: also checks every home's learned state, because so far only losses were checked on the host. If any rank
@@ -151,9 +157,10 @@ static void judge_nonfinite(struct rank_run *run, const struct training *trainin
         snprintf(how, sizeof how, "; --resume continues from the checkpoint of step %lld", (long long)training->saved);
         on = how;
     }
-    snprintf(why, sizeof why,
-             "%s: the training has stopped; lower lr, or clip the gradient (-D clip=1); --allow-nonfinite continues%s",
-             what, on);
+    snprintf(why, sizeof why, "%s: the training has stopped; %s; --allow-nonfinite continues%s", what,
+             first.unlabelled ? "give steps more sequences, or leave out text without labels"
+                              : "lower lr, or clip the gradient (-D clip=1)",
+             on);
     world_verdict(&run->world, run->flags.allow_nonfinite, why);
     run->is.nonfinite = true;
     if (run->world.rank == 0 && !run->whole)

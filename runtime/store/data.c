@@ -23,9 +23,11 @@
 #include "data_file.h"
 #include "fault.h"
 #include "hash.h"
+#include "shuffle.h"
 #include "side_file.h"
 #include "token_file.h"
 #include <glob.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +39,14 @@ struct part { /* a file, whose tokens begin with number `first` of all tokens */
     int64_t first;
     struct sides sides;
 };
+/* The targets that count in the latest steps. Ranks that are threads count them, and may be a step or two apart. */
+enum { STEPS = 4 };
+struct counts {
+    pthread_mutex_t lock;
+    struct step_labels {
+        int64_t step, n;
+    } of[STEPS];
+};
 struct data {
     struct rt_model m;
     uint64_t seed;
@@ -46,6 +56,7 @@ struct data {
     int64_t from_step, from_sequence;
     int64_t held_out; /* sequences of a validation; 0: the data is for training */
     int32_t *counted; /* [sequences]: targets that count; NULL: all do */
+    struct counts *counts;
 };
 
 /* ---- opening ---- */
@@ -166,21 +177,37 @@ static bool check_features(const struct rt_model *m, char *why, size_t nwhy) {
     return false;
 }
 
+/* Forgets the steps' counts, since a step will be other sequences. */
+static void forget_steps(struct data *data) {
+    struct counts *counts = data->counts;
+    if (!counts)
+        return;
+    pthread_mutex_lock(&counts->lock);
+    for (int i = 0; i < STEPS; i++)
+        counts->of[i].step = -1;
+    pthread_mutex_unlock(&counts->lock);
+}
+
 /* Counts each sequence's targets that count, once, since a step's must be known before it starts. */
 static bool count_labels(struct data *data, char *why, size_t nwhy) {
     int64_t context = data->m.context, n = data_sequences(data);
     if (!data->m.labels)
         return true;
     data->counted = calloc((size_t)n + 1, sizeof *data->counted);
-    if (!data->counted)
+    data->counts = malloc(sizeof *data->counts);
+    if (!data->counted || !data->counts) {
         snprintf(why, nwhy, "out of memory");
-    for (const struct part *part = data->part; data->counted && part < data->part + data->n; part++)
+        return false;
+    }
+    pthread_mutex_init(&data->counts->lock, NULL);
+    forget_steps(data);
+    for (const struct part *part = data->part; part < data->part + data->n; part++)
         for (int64_t i = 0; i < part->tokens.n; i++) {
             int64_t target = part->first + i - 1; /* whose target token i is */
             if (target >= 0 && target < n * context && npy_integer(&part->sides.labels.array, i) >= 0)
                 data->counted[target / context]++;
         }
-    return data->counted;
+    return true;
 }
 
 struct data *data_open(const struct rt_model *m, const char *const *paths, uint64_t seed, char *why, size_t nwhy) {
@@ -206,6 +233,7 @@ void data_close(struct data *data) {
         sides_close(&part->sides);
     }
     free(data->counted);
+    free(data->counts);
     free(data->part);
     free(data);
 }
@@ -241,9 +269,13 @@ int64_t data_sequences(const struct data *data) { return data->n > 0 ? (data->to
 void data_begin(struct data *data, int64_t step, int64_t sequence) {
     data->from_step = step;
     data->from_sequence = sequence;
+    forget_steps(data);
 }
 
-void data_hold_out(struct data *data, int64_t sequences) { data->held_out = sequences; }
+void data_hold_out(struct data *data, int64_t sequences) {
+    data->held_out = sequences;
+    forget_steps(data);
+}
 
 /* Returns the number of sequences of a microbatch. */
 static int64_t in_batch(const struct data *data) { return data->m.rows / data->m.context; }
@@ -280,14 +312,27 @@ static int64_t labels_of_batch(const struct data *data, int64_t step, int b) {
     return n;
 }
 
+/* Returns the targets that count in a step. Counts them once. */
+static int64_t labels_of_step(const struct data *data, int64_t step) {
+    struct step_labels *of = &data->counts->of[step % STEPS];
+    pthread_mutex_lock(&data->counts->lock);
+    if (of->step != step) {
+        *of = (struct step_labels){step, 0};
+        for (int b = 0; b < data->m.batches; b++)
+            of->n += labels_of_batch(data, step, b);
+    }
+    int64_t n = of->n;
+    pthread_mutex_unlock(&data->counts->lock);
+    return n;
+}
+
 /* Returns the targets over which a microbatch's loss is a mean: the step's, or its own. */
 static int64_t labels_of_mean(const struct data *data, int64_t step, int b) {
-    int64_t n = 0;
-    if (data->m.update > 0)
-        return labels_of_batch(data, step, b);
-    for (b = 0; b < data->m.batches; b++)
-        n += labels_of_batch(data, step, b);
-    return n;
+    return data->m.update > 0 ? labels_of_batch(data, step, b) : labels_of_step(data, step);
+}
+
+bool data_unlabelled(const struct data *data, int64_t step) {
+    return data->counted && data->held_out == 0 && labels_of_step(data, step) == 0;
 }
 
 void data_sum(const struct data *data, int64_t step, const float *loss, int32_t n, struct held_sum *sum) {
@@ -314,28 +359,6 @@ void data_sum(const struct data *data, int64_t step, const float *loss, int32_t 
 
 static uint64_t batch_key(const struct data *data, int64_t step, int b) {
     return host_hash(host_hash(data->seed, (uint64_t)step), (uint64_t)b);
-}
-
-/* Returns the item at a place of a shuffle: a permutation of 0 .. n-1 that the key chooses, computed for any place
- * directly and without memory. A Feistel network permutes the numbers of 2 x half bits, whatever its round function
- * (Luby & Rackoff 1988). Repeating it until the number is below n makes it a permutation of n numbers (cycle walking:
- * Black & Rogaway 2002), in less than four turns on average. Small n needs eight rounds: with six, some orders of five
- * items are 1.5 times as frequent as they should be. */
-static uint64_t shuffled(uint64_t place, uint64_t n, uint64_t key) {
-    int half = 1;
-    while (half < 32 && n > (uint64_t)1 << 2 * half)
-        half++;
-    uint64_t mask = ((uint64_t)1 << half) - 1;
-    do {
-        uint64_t left = place >> half, right = place & mask;
-        for (uint64_t round = 0; round < 8; round++) {
-            uint64_t next = left ^ (host_hash(host_hash(key, round), right) & mask);
-            left = right;
-            right = next;
-        }
-        place = left << half | right;
-    } while (place >= n);
-    return place;
 }
 
 /* Returns token i. A token that is not in the vocabulary ends the process, like a read past the end of a file
@@ -433,34 +456,6 @@ static void integers(const struct data *data, uint64_t key, int b, float *x, flo
         x[at] = (float)(1 + h % 3);
         y[at] = (float)(1 + (h >> 32) % 3);
     }
-}
-
-/* Moves rows first .. first + length of each sequence together. each: bytes of a row. */
-static void keep_rows(char *at, int64_t rows, int64_t sequence, int first, int length, size_t each) {
-    for (int64_t s = 0; s * sequence < rows; s++)
-        memmove(at + (size_t)(s * length) * each, at + (size_t)(s * sequence + first) * each, (size_t)length * each);
-}
-
-void data_slice(const struct data *data, int64_t step, int b, int first, int length, void *memory,
-                struct rt_batch *out) {
-    bool tokens = data->m.input == INPUT_TOKENS;
-    size_t each = sizeof(float) * (size_t)(tokens ? 1 : data->m.features);
-    char *x = memory, *y = x + data_half(&data->m);
-    data_batch(data, step, b, memory, out);
-    keep_rows(x, data->m.rows, tokens ? data->m.context : data->m.rows, first, length, each);
-    keep_rows(y, data->m.rows, tokens ? data->m.context : data->m.rows, first, length, each);
-}
-
-/* Moves a member's rows to the front, in the batch's order. */
-static void keep_part(char *at, const struct rt_layer *l, int32_t all, size_t each) {
-    for (int32_t r = 0; l && l->part.members > 0 && r < all / l->part.members; r++)
-        memmove(at + (size_t)r * each, at + (size_t)row_of_batch(l, all, r) * each, each);
-}
-
-void data_keep(const struct rt_model *m, const struct rt_layer *input, const struct rt_layer *target, void *memory) {
-    size_t half = data_half(m), each = half / (size_t)m->rows;
-    keep_part(memory, input, m->rows, each);
-    keep_part((char *)memory + half, target, m->rows, each);
 }
 
 /* Draws the inputs of units, if no file has them. */
