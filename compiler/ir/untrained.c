@@ -47,8 +47,9 @@ static void merge_preds(struct spec *sp, const struct spec *before, const bool *
     sp->pred = NEW(int32_t, before->pred_at[before->njobs] + 1);
     sp->pred_at = NEW(int32_t, sp->njobs + 1);
     for (int32_t j = 0; j < before->njobs; j++) {
-        for (int32_t e = before->pred_at[j]; e < before->pred_at[j + 1] && !is_dropped(&before->job[j], untrained);
-             e++) {
+        if (is_dropped(&before->job[j], untrained))
+            continue;
+        for (int32_t e = before->pred_at[j]; e < before->pred_at[j + 1]; e++) {
             int32_t p = to[before->pred[e]];
             if (last[p] == to[j] + 1)
                 continue;

@@ -282,30 +282,35 @@ static bool is_untrained(const struct spec *sp, const struct stage *st) {
     return none;
 }
 
+/* Replaces the computed costs of an entry by those that its stage took. seconds: whether the computed ones are in
+ * seconds and stay where nothing was measured. A stage without a weight gradient has its backward's time measured as
+ * its input gradient's. */
+static void take_entry(const struct spec *sp, struct stage *st, const double *took, bool seconds) {
+    bool untrained = sp->model && is_untrained(sp, st); /* by the computed costs */
+    for (int d = 0; d < NDIRS; d++)
+        st->cost[d] = !isnan(took[d]) ? took[d] : seconds ? st->cost[d] : NAN;
+    if (untrained && isnan(took[OP_B]) && !isnan(took[OP_I]))
+        st->cost[OP_B] = took[OP_I];
+}
+
 /* Replaces computed costs by measured ones. FLOP cannot be converted to seconds without a model and the cluster's
  * flops; then every cost must be measured. */
 static void take_costs(const struct costs *costs) {
     const struct spec *sp = costs->spec;
     struct stage *st = costs->stage;
     bool seconds = is_costs(sp) || (sp->model && sp->machine.flops > 0);
-    for (int s = 0; s < sp->stages + sp->names.sets; s++) {
+    int sets = sp->stages + sp->names.sets;
+    for (int s = 0; s < sets; s++) {
         const double *took = &sp->machine.took[s * NOPS];
-        for (int d = 0; d < NDIRS; d++)
-            st[s].cost[d] = !isnan(took[d]) ? took[d] : seconds ? st[s].cost[d] : NAN;
-        if (isnan(took[OP_B]) && !isnan(took[OP_I]) && sp->model && is_untrained(sp, &st[s]))
-            st[s].cost[OP_B] = took[OP_I];
+        take_entry(sp, &st[s], took, seconds);
         st[s].update = !isnan(took[OP_U]) ? took[OP_U] : seconds || !sp->model ? st[s].update : NAN;
         if (isnan(st[s].update))
             die("the cluster's cost(%d, \"U\") is nil, and it has no flops to go by", s);
     }
-    for (int i = sp->stages + sp->names.sets; i < stage_entries(costs);
-         i++) /* a stage's slices were measured together */
-        for (int d = 0; d < NDIRS; d++) {
-            double took = sp->machine.took[(i - sp->stages - sp->names.sets) / sp->names.slices * NOPS + d];
-            st[i].cost[d] = !isnan(took) ? took : seconds ? st[i].cost[d] : NAN;
-        }
+    for (int i = sets; i < stage_entries(costs); i++) /* a stage's slices were measured together */
+        take_entry(sp, &st[i], &sp->machine.took[(i - sets) / sp->names.slices * NOPS], seconds);
     for (const struct job *j = sp->job; j < sp->job + sp->njobs; j++)
-        if (isnan(j->cost) && isnan(st[j->s].cost[j->d]))
+        if (isnan(j->cost) && isnan(stage_at(costs, j->s, j->b)->cost[j->d]))
             die("the cluster's cost(%d, \"%s\") is nil, and %s", j->s, op_name[j->d],
                 sp->machine.flops > 0 ? "without a model its flops do not help; give --model"
                                       : "it has no flops to derive it from; `diff --fit` gives flops if one side is "

@@ -93,9 +93,9 @@ static double *speeds(struct script *script, const struct table *table, int work
     return speed;
 }
 
-/* Returns the costs of ops in the compute lane, [stage * NOPS + op]; after the stages, the costs of the table that
- * layers may share. */
-static double *costs(struct script *script, const struct table *table, int stages) {
+/* Returns the costs of ops in the compute lane, [stage * NOPS + op]; after the stages, the costs of the sets of weights
+ * that no single stage has. */
+static double *costs(struct script *script, const struct table *table, int stages, int sets) {
     lua_State *L = script->L;
     int type = push_field(table, "cost"), f = lua_gettop(L);
     if (type == LUA_TNIL)
@@ -109,10 +109,10 @@ static double *costs(struct script *script, const struct table *table, int stage
                    "'stages' is %d: these costs are for %d stages, but the schedule has %d; measure such a schedule, "
                    "or leave 'cost' out",
                    of, of, stages);
-    double *cost = NEW(double, ((int64_t)stages + 1) * NOPS);
-    for (int s = 0; s <= stages; s++)
+    double *cost = NEW(double, ((int64_t)stages + sets) * NOPS);
+    for (int s = 0; s < stages + sets; s++)
         for (int op = 0; op < NOPS; op++) {
-            if (!has_cost(op) || (s == stages && is_job(op)))
+            if (!has_cost(op) || (s >= stages && is_job(op)))
                 continue;
             call_begin(script, "cost", s, -1, -1);
             lua_pushvalue(L, f);
@@ -189,7 +189,7 @@ void extract_cluster(struct script *script, void *spec) {
     sp->machine.link = links(script, &table, sp->workers);
     sp->machine.host_link = host_links(script, &table, sp->workers);
     sp->machine.speed = speeds(script, &table, sp->workers);
-    sp->machine.took = costs(script, &table, sp->stages);
+    sp->machine.took = costs(script, &table, sp->stages, sp->names.sets);
     share_cores(script, &table, sp);
     check_units(script, &table, sp);
 }

@@ -75,6 +75,16 @@ expect "every row names its unit" "s FLOP F" "$(for args in "$gpt -D flops=1e12"
     "$PIANOLA" show $args --format tsv | tail -n +2 | cut -f 10 | sort -u
 done | xargs)"
 expect "every figure names its unit" "time, ms" "$("$PIANOLA" show $gpt -D flops=1e12 --ascii | grep -o 'time, [a-z]*')"
+# Measured costs. A stage without weights has no W, so its B is what was measured as its I, also of a slice.
+echo 'return schedule { workers = 2, stages = 2, batches = 2, slices = 2, split_backward = true, w = function(s) return s, s end, n = backward_first }' >"$room/slices.lua"
+echo 'return model { input = tokens { vocab = 16, context = 8, rows = 2 }, layers = { embedding { width = 8 }, linear { width = 16 }, cross_entropy {} }, cut = { 3 },
+    optimizer = sgd { lr = 0.5 } }' >"$room/bare.lua"
+echo "return cluster { stages = 2, cost = function(s, d) return d ~= 'B' and 3 or nil end }" >"$room/took.lua"
+expect "slices of a stage without weights" "F 3 B 3" "$("$PIANOLA" show "$room/slices.lua" --model "$room/bare.lua" --cluster "$room/took.lua" --format tsv |
+    awk -F'\t' '$2 == "compute" && $6 == 1 { took[$5] = $4 - $3 } END { for (op in took) print op, took[op] }' | sort -r | xargs)"
+echo "return cluster { stages = 8, cost = function(s, d) return s == 9 and 7 or 1 end }" >"$room/tables.lua"
+expect "a team of two has two tables, each with its own update" "8 1 9 7" "$("$PIANOLA" show schedules/1f1b.lua -D tensor=2 --model schedules/models/gpt.lua -D tied=true \
+    --cluster "$room/tables.lua" --format tsv | awk -F'\t' '$5 == "U" && $6 > 7 { printf "%d %d ", $6, $4 - $3 + 0.5 }' | xargs)"
 # Units of a script's own costs are not added to FLOP or seconds either.
 costs own 1.5
 expect "cost() beside a model" "pianola: error: $room/own.lua: cost() says how long jobs take, but the model counts FLOP, and no sum of both means anything; give a cluster with flops, beside which cost() returns seconds, or leave cost() or --model out" \
