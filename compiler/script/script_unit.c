@@ -16,6 +16,24 @@ static _Noreturn void unit_fail(const struct table *t, const char *field, const 
     field_fail(t->L, t->line, field, "'%s' must be %s, not %s", field, must, describe(t->L, -1));
 }
 
+/* Fails if the value on top of the stack is a table with other keys than 1, 2, …: a list's reader would ignore them. */
+static void check_list(const struct table *t, const char *field) {
+    lua_State *L = t->L;
+    int top = lua_gettop(L), n = 0;
+    for (int i = 1; lua_istable(L, top) && lua_rawgeti(L, top, i) != LUA_TNIL; i++, lua_settop(L, top))
+        n++;
+    lua_settop(L, top);
+    if (!lua_istable(L, top))
+        return;
+    for (lua_pushnil(L); lua_next(L, top); lua_pop(L, 1)) {
+        int isint = 0;
+        int64_t i = lua_type(L, -2) == LUA_TNUMBER ? lua_tointegerx(L, -2, &isint) : 0;
+        if (!isint || i < 1 || i > n)
+            field_fail(L, t->line, field, "'%s' must be a list, such as { \"a\", \"b\" }, but has the key %s", field,
+                       lua_type(L, -2) == LUA_TSTRING ? format("'%s'", lua_tostring(L, -2)) : describe(L, -2));
+    }
+}
+
 /* ---- names and files ---- */
 
 bool is_plain_name(const char *s, const char *others) {
@@ -77,6 +95,7 @@ static void add_unit_file(const struct table *t, struct unit_files *files, const
 static void read_files(const struct table *t, const char *field, struct unit_files *files) {
     lua_State *L = t->L;
     int type = push_field(t, field), top = lua_gettop(L);
+    check_list(t, field);
     if (type == LUA_TTABLE)
         for (int i = 1; lua_rawgeti(L, top, i) != LUA_TNIL; i++, lua_settop(L, top))
             add_unit_file(t, files, field);
@@ -193,6 +212,7 @@ static void read_side(const struct table *t, const struct rt_model *m, struct rt
     const char *must = "a list of \"tokens\", \"targets\", \"seed\" and names that the model's 'inputs' have";
     if (type != LUA_TNIL && type != LUA_TTABLE)
         unit_fail(t, "side", must);
+    check_list(t, "side");
     for (int i = 1; type == LUA_TTABLE && lua_rawgeti(L, top, i) != LUA_TNIL; i++, lua_settop(L, top)) {
         const char *word = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
         int k = 0;
@@ -320,6 +340,7 @@ static void read_frozen(const struct table *t, struct rt_unit *unit) {
         unit_fail(t, "frozen", "true, false or a list of parameters");
     for (int p = 0; p < unit->nparameters && type == LUA_TBOOLEAN; p++)
         ((struct rt_unit_parameter *)unit->parameter)[p].frozen = lua_toboolean(L, top);
+    check_list(t, "frozen");
     for (int i = 1; type == LUA_TTABLE && lua_rawgeti(L, top, i) != LUA_TNIL; i++, lua_settop(L, top))
         freeze_parameter(t, unit);
     if (unit_elements(unit, true) > 0 && !unit->data)

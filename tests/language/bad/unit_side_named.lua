@@ -1,0 +1,11 @@
+-- args: ../../../schedules/serial.lua --model FILE
+return model {
+  input = tokens { vocab = 256, context = 8, rows = 1 },
+  layers = {
+    embedding { width = 8 },
+    unit { source = "gated.c", parameters = { weight = { 8 } }, side = { "tokens", seed = true } },
+    linear { width = 256 },
+    cross_entropy {},
+  },
+  optimizer = sgd { lr = 0.5 },
+}
