@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The largest error of a gradient, as a part of the sum of its absolute values. */
+/* The largest error of a gradient besides the difference's rounding, as a part of the sum of its absolute values. */
 static const double TOLERANCE = 1e-3;
 
 /* A unit's layer, once for each size. */
@@ -24,7 +24,8 @@ struct checked {
 static double error_of(const struct unit_slope *slope) {
     return fabs(slope->gradient - slope->difference) / fmax(slope->scale, 1e-30);
 }
-static bool agrees(const struct unit_slope *slope) { return error_of(slope) <= TOLERANCE; }
+static double rounding_of(const struct unit_slope *slope) { return slope->rounding / fmax(slope->scale, 1e-30); }
+static bool agrees(const struct unit_slope *slope) { return error_of(slope) <= TOLERANCE + rounding_of(slope); }
 
 static bool all_agree(const struct checked *checked, int n) {
     bool all = true;
@@ -87,9 +88,9 @@ static void put_checked_json(struct text *t, const char *model, const struct che
             i ? "," : "", quoted(l->unit->name), l->index, l->rows, l->in, l->out);
         for (int k = 0; k < checked[i].n; k++) {
             const struct unit_slope *slope = &checked[i].slope[k];
-            put(t, "%s\n      { \"name\": %s, \"gradient\": %s, \"difference\": %s, \"error\": %s }", k ? "," : "",
-                quoted(slope->name), finite_or_null(slope->gradient), finite_or_null(slope->difference),
-                finite_or_null(error_of(slope)));
+            put(t, "%s\n      { \"name\": %s, \"gradient\": %s, \"difference\": %s, \"error\": %s, \"rounding\": %s }",
+                k ? "," : "", quoted(slope->name), finite_or_null(slope->gradient), finite_or_null(slope->difference),
+                finite_or_null(error_of(slope)), finite_or_null(rounding_of(slope)));
         }
         put_word(t, " ] }");
     }

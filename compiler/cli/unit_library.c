@@ -295,11 +295,37 @@ static void add_copy(struct copies *copies, const struct unit_files *files, cons
     }
 }
 
+static const char *library_path(const struct unit_files *files, const char *name) {
+    int i = files->nsources;
+    while (strcmp(last_part(files->file[i]), name) != 0)
+        i++;
+    return files->file[i];
+}
+
+/* Dies if unit number u and an earlier one have different shared libraries of one name, since the linker and the ranks'
+ * loader find libraries by their names. code: per unit. */
+static void check_library_names(const struct unit_files *files, const struct rt_unit_code *code, int u) {
+    for (int v = 0; v < u; v++)
+        for (int i = 0; i < code[v].nlibraries; i++)
+            for (int k = 0; k < code[u].nlibraries; k++) {
+                const struct rt_unit_library *a = &code[v].library[i], *b = &code[u].library[k];
+                if (strcmp(a->name, b->name) == 0 && strcmp(a->sha256, b->sha256) != 0)
+                    die_at(files->script, NULL, files[u].line, 0,
+                           "units '%s' and '%s' have different libraries of one name, %s and %s, but ranks find "
+                           "libraries by their names: rename one",
+                           files[v].unit->name, files[u].unit->name, library_path(&files[v], a->name),
+                           library_path(&files[u], b->name));
+            }
+}
+
 struct unit_copy *unit_copies(const struct model *m, int *n) {
     struct copies copies = {0};
-    for (const struct unit_files *files = m->files; files < m->files + m->nfiles; files++) {
-        const struct rt_unit_code code = check_unit_files(files);
-        set_code(m, files, &code);
+    struct rt_unit_code *code = NEW(struct rt_unit_code, m->nfiles);
+    for (int u = 0; u < m->nfiles; u++) {
+        const struct unit_files *files = &m->files[u];
+        code[u] = check_unit_files(files);
+        set_code(m, files, &code[u]);
+        check_library_names(m->files, code, u);
         for (int k = 0; k < files->n; k++)
             add_copy(&copies, files, files->file[k], k < files->nsources);
     }

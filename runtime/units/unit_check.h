@@ -14,10 +14,10 @@ bool unit_same(const struct rt_layer *a, const struct rt_layer *b);
 bool units_check(const struct rt_program *p, const struct unit_memory *memory, char *why, size_t nwhy);
 
 /* A gradient along a random direction of x, or of a parameter, by the unit's functions, and as the difference of two
- * forwards. scale: what they may differ by, times a tolerance. */
+ * forwards. They may differ by a tolerance times scale, and by rounding, the error of differences in fp32. */
 struct unit_slope {
     const char *name; /* "x", or the parameter's */
-    double gradient, difference, scale;
+    double gradient, difference, scale, rounding;
 };
 /* Compares gradients with differences. slope: has room for the parameters and x; returns their number, or -1 with why.
  */

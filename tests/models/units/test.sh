@@ -190,6 +190,46 @@ expect "as a table" "x gate_up down" "$("$PIANOLA" check-unit $gated | awk 'NR >
 expect "by name" "0" "$("$PIANOLA" check-unit $gated gated_mlp >/dev/null; echo $?)"
 expect "by another name" "2 pianola: error: $gated: has no unit 'other'" "$("$PIANOLA" check-unit $gated other 2>&1 | sed "s/^/2 /")"
 expect "of a model without units" "pianola: error: schedules/models/gpt.lua: has no unit" "$("$PIANOLA" check-unit schedules/models/gpt.lua 2>&1)"
+# A gradient that is tiny beside y: the difference of forwards is as far off as its rounding.
+cat >"$room/tiny.c" <<'END'
+#include <pianola/unit.h>
+#ifndef FACTOR
+#define FACTOR 1
+#endif
+static const float SMALL = 1e-3f;
+void tiny_forward(const struct pianola_unit_call *c) {
+    const float *x = c->x, *w = c->w;
+    float *y = c->y;
+    for (int i = 0; i < c->rows * c->in; i++)
+        y[i] = 1000 * x[i] + SMALL * w[i % c->in];
+}
+void tiny_input(const struct pianola_unit_call *c) {
+    const float *dy = c->dy;
+    float *dx = c->dx;
+    for (int i = 0; i < c->rows * c->in; i++)
+        dx[i] = 1000 * dy[i];
+}
+void tiny_weight(const struct pianola_unit_call *c) {
+    const float *dy = c->dy;
+    float *dw = c->dw;
+    for (int j = 0; j < c->in; j++) {
+        float sum = 0;
+        for (int r = 0; r < c->rows; r++)
+            sum += FACTOR * SMALL * dy[r * c->in + j];
+        dw[j] = c->add ? dw[j] + sum : sum;
+    }
+}
+END
+echo 'return model { input = tokens { vocab = 16, context = 64, rows = 16 }, layers = { embedding { width = 8 },
+    unit { source = "tiny.c", parameters = { w = { 8 } } }, linear { width = 16 }, cross_entropy {} }, optimizer = sgd { lr = 0.1 } }' >"$room/tiny.lua"
+expect "a tiny gradient is right" "0 true" "$(got=$("$PIANOLA" check-unit "$room/tiny.lua" --json); echo "$? $(field agree <<<"$got")")"
+expect "and a wrong one is not" "1 false" "$(got=$(UNIT_CFLAGS=-DFACTOR=1000 "$PIANOLA" check-unit "$room/tiny.lua" --json); echo "$? $(field agree <<<"$got")")"
+# Units with the same code that read other inputs are checked apart.
+cp tests/models/units/where.c "$room/"
+echo 'local function where(side) return unit { source = "where.c", parameters = { places = { 6, 8 } }, keeps = "", side = { "gain", side } } end
+return model { input = tokens { vocab = 16, context = 6, rows = 2 }, inputs = { here = { type = "i32", below = 6 }, there = { type = "i32", below = 6 }, gain = { type = "f32" } },
+    layers = { embedding { width = 8 }, where "here", where "there", where "here", linear { width = 16 }, cross_entropy {} }, optimizer = sgd { lr = 0.1 } }' >"$room/apart.lua"
+expect "units that read other inputs" "1: 2:" "$("$PIANOLA" check-unit "$room/apart.lua" | sed -n 's/^unit where of layer \([0-9]*:\).*/\1/p' | xargs)"
 
 # ---- broken units, each refused by check-unit and by run ----
 refused() { # WHAT BROKEN TEXT
@@ -261,6 +301,18 @@ expect "a name with a blank" "$small:9: error: 'libraries' must be a file, or a 
 expect "compile refuses it, too" "error: unit 'fine': arm.a: is a library" \
     "$("$PIANOLA" compile schedules/1f1b.lua -D workers=2 --model $small -D library="$room/arm.a" -o "$room/refused" 2>&1 | sed "s,$room/,," | grep -o "error: unit 'fine': arm.a: is a library")"
 expect "and leaves nothing" "" "$(ls "$room/refused" 2>/dev/null | grep rank)"
+cp "$room/libshift.so" "$room/libsame.so" && mkdir -p "$room/apart" && cc -shared -fPIC -x c -o "$room/apart/libshift.so" - <<<'float shift_of_unit = 4;'
+two() { # LIBRARY: compiles two units, one with that library
+    echo "local function block(name, library) return unit { source = name .. '.c', libraries = { library }, parameters = { scale = { 8 }, shift = { 8 } },
+        stash = 384, extra = 384, work = 384 } end
+    return model { input = tokens { vocab = 16, context = 4, rows = 3 }, layers = { embedding { width = 8 }, block('fine', 'libshift.so'), block('good', '$1'), linear { width = 16 },
+        cross_entropy {} }, optimizer = sgd { lr = 0.1 } }" >"$room/two.lua"
+    "$PIANOLA" compile schedules/serial.lua -D stages=1 --model "$room/two.lua" -o "$room/two" 2>&1 | grep -o 'error: .*' | sed "s,$room/,,g"
+}
+cp tests/models/units/fine.c "$room/" && sed 's/fine_/good_/' tests/models/units/fine.c >"$room/good.c"
+expect "two libraries of one name" "error: units 'fine' and 'good' have different libraries of one name, libshift.so and apart/libshift.so, but ranks find libraries by their names: \
+rename one" "$(two apart/libshift.so)"
+expect "the same library twice, or another name" " " "$(two libshift.so) $(two libsame.so)"
 for good in libshift.so libshift.a; do expect "unaltered: $good" "" "$(with_library $good -D sha256="$(sha256sum <"$room/$good" | cut -d' ' -f1)")"; done
 mkdir "$room/a folder" && cp tests/models/units/fine.c $small "$room/libshift.so" "$room/a folder/"
 expect "a folder with a blank" "loss" "$("$PIANOLA" run schedules/1f1b.lua -D workers=2 --model "$room/a folder/small.lua" -D library=libshift.so --steps 1 2>&1 | grep -o "^loss\|.*error:.*")"
