@@ -92,10 +92,20 @@ static void check_stages(const struct rt_stage *a, const struct rt_stage *b, int
     }
 }
 
+static void check_inputs(const struct rt_model *a, const struct rt_model *b) {
+    for (int k = 0; k < b->ninputs; k++) {
+        const struct rt_input *x = &a->input_of_units[k], *y = &b->input_of_units[k];
+        check(same_text(x->name, y->name) && x->columns == y->columns && x->floats == y->floats && x->below == y->below,
+              "input of units", k);
+    }
+}
+
 static void check_model(const struct rt_model *a, const struct rt_model *b, int nlayers) {
     bool alike;
     ALIKE(struct rt_model, a, b, (x.names = y.names, x.input_of_units = y.input_of_units));
     check(alike && !a->names == !b->names, "the model", 0);
+    if (alike)
+        check_inputs(a, b);
     for (int l = 0; a->names && b->names && l < nlayers; l++) {
         const char *one[] = {a->names[l].hf, a->names[l].gguf}, *other[] = {b->names[l].hf, b->names[l].gguf};
         for (int i = 0; i < 2; i++)

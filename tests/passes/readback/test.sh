@@ -63,6 +63,7 @@ reads_back clip schedules/1f1b.lua schedules/models/gpt.lua clip=1 || expect "cl
 reads_back experts schedules/experts.lua schedules/models/moe.lua parallel=experts || expect "teams of experts compile" yes no
 reads_back units schedules/1f1b.lua schedules/models/gated_mlp.lua || expect "units compile" yes no
 reads_back frozen schedules/1f1b.lua tests/models/units/small.lua frozen=true workers=2 || expect "frozen units compile" yes no
+reads_back inputs schedules/1f1b.lua tests/models/units/where.lua workers=2 || expect "units with inputs compile" yes no
 # The instruction that no lowering produces yet.
 expect "operations that never occurred" "REDUCE" \
     "$(comm -23 <(sed -nE 's/^ *X\(([A-Z_]+), (COMPUTE|SEND|RECV|GATHER|GROUP|TEAM|OFFLOAD|RELOAD),.*/\1/p' runtime/ops.h | sort) \
@@ -105,6 +106,8 @@ falsified "the place of a layer's tensor" 'LAYER_gelu' 's/SP_EXT, /&8/'
 falsified "the size of a stage" '^    \{\.layer = layers_1, ' 's/act = [0-9]+/&1/'
 falsified "the stash of a unit" '\.stash = 131072,$' 's/131072/131073/' units rank0
 falsified "the shape of a unit's parameter" '"gate_up", 2, ' 's/64, 256/256, 64/' units rank0
+falsified "the columns of an input" '^ *\{"gain", ' 's/"gain", 1/"gain", 2/' inputs rank0
+falsified "the name of an input" '^ *\{"gain", ' 's/gain/pain/' inputs rank0
 falsified "where frozen parameters lie" '^    \{0, [0-9]+\},$' 's/0, /0, 1/' frozen rank0
 falsified "a norm's eps" 'LAYER_rmsnorm' 's/0\.0001/0.0002/' scaled rank0
 falsified "the heads of a norm" 'LAYER_headnorm' 's/kv_heads = 1/kv_heads = 2/' heads rank0
