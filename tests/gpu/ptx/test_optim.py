@@ -32,9 +32,9 @@ def model(schedule, warmup, steps, nesterov=0):
     words = {name: re.findall(r'X\((\w+)\)', re.search(rf'#define {name}\(X\)(.*(?:\\\n.*)*)', header)[1])
              for name in ('RATES', 'COUNTS')}
     counts = {'schedule': SCHEDULES.index(schedule), 'warmup': warmup, 'steps': steps, 'nesterov': nesterov}
-    made = np.zeros(6, np.int32).tobytes() + np.array([RATES.get(w, 0) for w in words['RATES']], f).tobytes()
+    made = np.zeros(7, np.int32).tobytes() + np.array([RATES.get(w, 0) for w in words['RATES']], f).tobytes()
     made += np.array([counts.get(w, 0) for w in words['COUNTS']], np.int32).tobytes() + np.zeros(5, np.int32).tobytes()
-    return made + bytes(-len(made) % 8) + bytes(8)
+    return made + bytes(-len(made) % 8) + bytes(24)
 
 
 def sgd(w, g, moments, lr, step, decays):
