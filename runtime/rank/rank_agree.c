@@ -1,6 +1,8 @@
 /* Agreement of ranks: before anything runs, they exchange everything that must be the same on all ranks of a run. */
 #include "device/job.h"
+#include "parameters.h"
 #include "rank_run.h"
+#include "store/hash.h"
 #include "store/named.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,6 +105,53 @@ static bool differ(const struct identity *identity, const struct identity *first
     return false;
 }
 
+/* Hashes the files that have a stage's frozen parameters, in the order of its layers. Returns false on error, with why.
+ */
+static bool hash_frozen(const struct rt_stage *s, uint64_t *hash, char *why, size_t nwhy) {
+    const char *last = "";
+    *hash = 1;
+    for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++) {
+        if (!l->unit || unit_elements(l->unit, true) == 0 || strcmp(l->unit->data, last) == 0)
+            continue;
+        last = l->unit->data;
+        struct named_file *file = named_open(last, why, nwhy);
+        if (!file)
+            return false;
+        *hash = host_hash(*hash, named_hash(file));
+        named_close(file);
+    }
+    return true;
+}
+
+/* Refuses different copies of a stage's frozen parameters, which each rank that computes the stage reads for itself. */
+static void agree_on_frozen(struct rank_run *run) {
+    const struct rt_program *p = run->self;
+    const size_t n = (size_t)p->sets, size = (size_t)run->world.size;
+    uint64_t *all = calloc(n * (size + 1), sizeof *all), *mine = all + n * size;
+    char why[1000] = "";
+    bool ok = true;
+    if (!all)
+        rank_error(p, "no memory");
+    for (int i = 0; i < p->rank->nfrozen && ok; i++) {
+        int s = p->rank->frozen[i].stage;
+        ok = hash_frozen(&p->stage[s], &mine[s], why, sizeof why);
+    }
+    world_verdict(&run->world, ok, why);
+    run->world.all(run->world.link, mine, all, n * sizeof *mine);
+    for (size_t s = 0; s < n; s++)
+        for (size_t r = 0, first = size; r < size; r++) {
+            uint64_t hash = all[r * n + s];
+            if (hash != 0 && first < size && hash != all[first * n + s])
+                snprintf(why, sizeof why,
+                         "rank %zu has other frozen parameters of stage %zu than rank %zu; give all ranks the same "
+                         "file as the unit's 'data'",
+                         r, s, first);
+            first = hash != 0 && first == size ? r : first;
+        }
+    free(all);
+    world_verdict(&run->world, !*why, why);
+}
+
 void rank_agree(struct rank_run *run) {
     int size = run->world.size;
     char why[512] = "";
@@ -139,4 +188,5 @@ void rank_agree(struct rank_run *run) {
     }
     free(all);
     world_verdict(&run->world, !*why, why);
+    agree_on_frozen(run);
 }

@@ -379,6 +379,21 @@ expect "a rank refuses a broken unit" "pianola: error: rank 0: unit 'fine' of la
     "$(timeout 60 "$room/out/rank0" --rank 0 --world-size 2 --master-addr 127.0.0.1 --master-port 29501 --steps 1 2>&1 | grep error: | sed 's/rank 0 of 1f1b: error: /error: rank 0: /')"
 expect "files of an earlier unit are gone" "units/fine/fine.c units/fine/fine.c.o" "$(cd "$room/out" && find units -type f | sort | paste -sd' ')"
 
+# ---- ranks that compute one stage: each reads its frozen parameters from its own file ----
+cp $small "$room/small.lua"
+"$PIANOLA" compile schedules/ddp.lua -D workers=2 -D batches=4 --model "$room/small.lua" -D frozen=true -o "$room/copies" >/dev/null
+copies() { # FILE: what ranks say if rank 1 reads that file
+    sed -i "s,[a-z]*\.safetensors,$1.safetensors," "$room/copies/rank1.cu" && make -s -C "$room/copies"
+    for k in 0 1; do
+        timeout 60 "$room/copies/rank$k" --rank $k --world-size 2 --master-addr 127.$((1 + $$ / 250 % 250)).$(($$ % 250)).203 --master-port 29500 --steps 1 \
+            >/dev/null 2>"$room/ranks$k" &
+    done
+    wait
+    cat "$room/ranks0" "$room/ranks1" | grep -o 'error: .*\|^training: step 1/1'
+}
+expect "the same frozen parameters" "training: step 1/1" "$(copies own)"
+expect "other ones" "error: rank 1 has other frozen parameters of stage 1 than rank 0; give all ranks the same file as the unit's 'data'" "$(copies same)"
+
 # ---- ranks with inputs ----
 "$PIANOLA" compile schedules/1f1b.lua -D workers=2 "${where[@]}" -o "$room/reading" >/dev/null && make -s -C "$room/reading"
 for k in 0 1; do
