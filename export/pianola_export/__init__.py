@@ -1,6 +1,7 @@
 """Exports a PyTorch language model for Pianola: see schedules/pytorch.md."""
 
 import dataclasses
+import math
 import os
 import re
 import sys
@@ -8,11 +9,12 @@ import tempfile
 import time
 
 import torch
+from torch.nn import functional as F
 
 from .build import KNOWN, MACHINES, Builder
-from .cut import ExportError, cut
+from .cut import ExportError, compiling, cut, evaluating, logits_of
 from .split import split
-from .unit import build_unit, fingerprint
+from .unit import build_unit, fingerprint, given_values, largest_error, run_traced
 from .write import Export, write
 
 __all__ = ["export", "ExportError"]
@@ -27,6 +29,12 @@ def check_part(part, graphs, inputs, tokens):
             f"{where}: reads the tokens beside their vectors, for example to find padding; only the token "
             "table may read them"
         )
+    y = graphs.graphs["forward"].module.graph.output_node().args[0][0].meta["val"]
+    for what, t in ("input", part.x), ("output", y):
+        if t.dtype != torch.float32:
+            raise ExportError(
+                f"{where}: its {what} is {t.dtype}; a unit's are torch.float32: convert it inside"
+            )
     if len(graphs.parameters) > MOST_PARAMETERS:
         raise ExportError(
             f"{where}: has {len(graphs.parameters)} parameters, but a unit has at most {MOST_PARAMETERS}"
@@ -63,12 +71,13 @@ def check_parameter(where, name, p, trained, owners):
 
 
 def check_ends(model, found):
-    for name in (found.table, found.output):
+    for name in (found.table, found.output, *found.bias):
         if not model.get_parameter(name).requires_grad:
             raise ExportError(
-                f"{name} is frozen; a token table and an output matrix are trained: let them require"
-                " gradients"
+                f"{name} is frozen; a token table, an output matrix and its bias are trained: let them"
+                " require gradients"
             )
+    for name in (found.table, found.output):
         if not name.endswith(".weight"):
             raise ExportError(
                 f"{name}: the token table and the output matrix must be called weight, as in nn.Embedding and"
@@ -96,10 +105,20 @@ def shortened(part, graphs, prefix):
 class Exporter:
     """Makes units of a model's parts, each distinct one once, and lists the layers."""
 
-    def __init__(self, model, inputs, tell):
+    def __init__(self, model, inputs, found, tell):
         self.model, self.inputs, self.tell = model, inputs, tell
         self.tokens = next(v for v in inputs.values() if not v.is_floating_point())
         self.units, self.layers, self.owners, self.weights = {}, [], {}, {}
+        self.y = F.embedding(self.tokens, model.get_parameter(found.table).detach())  # the last part's
+        self.drops = False  # a part before it
+        self.add_ends(found)
+
+    def add_ends(self, found):
+        """Adds the weights of Pianola's own layers."""
+        whose = {found.output: "the output matrix", found.table: "the token table"}
+        for name, what in (whose | dict.fromkeys(found.bias, "the output's bias")).items():
+            p = self.model.get_parameter(name)
+            self.owners[id(p)], self.weights[name] = what, p
 
     def name_of(self, part):
         count = sum(re.fullmatch(part.name + r"(_\d+)?", u.name) is not None for u in self.units.values())
@@ -107,9 +126,10 @@ class Exporter:
 
     def add_output(self, found):
         where = found.output.removesuffix(".weight")
-        for name in [found.output] + [f"{where}.bias"] * found.biased:
-            self.weights[name] = self.model.get_parameter(name)
-        linear = f'linear {{ width = {found.vocab}, bias = {str(found.biased).lower()}, hf = "{where}" }}'
+        linear = f'linear {{ width = {found.vocab}, bias = {str(bool(found.bias)).lower()}, hf = "{where}" }}'
+        self.y = F.linear(
+            self.y, *[self.model.get_parameter(n).detach() for n in (found.output, *found.bias)]
+        )
         self.layers.append(("unembedding {}" if found.tied else linear, None))
 
     def add_part(self, builder, part):
@@ -117,16 +137,19 @@ class Exporter:
         where, trained = part.where or part.name, {
             n for g in graphs.graphs.values() for k, n in g.outputs if k == "dw"
         }
-        check_part(part, graphs, self.inputs, self.tokens)
         for n, p in graphs.parameters.items():
             check_parameter(where, n, p, trained, self.owners)
             self.weights[f"{part.where}.{n}" if part.where else n] = p
+        check_part(part, graphs, self.inputs, self.tokens)
+        self.pass_through(part, graphs, where)
         prefix = part.where or prefix_of(list(graphs.parameters))
         part, graphs = shortened(part, graphs, "" if part.where else prefix)
         key = fingerprint(part, graphs)
         if key not in self.units:
             name = self.name_of(part)
             self.units[key], error = build_unit(builder, name, part, graphs)
+            if math.isnan(error):
+                raise ExportError(f"{where}: its output or a gradient is NaN; mend the model, or its weights")
             if not error < TOLERANCE:
                 raise ExportError(
                     f"{where}: the compiled code differs from autograd by {error:.1e}; please report this"
@@ -134,6 +157,44 @@ class Exporter:
                 )
             self.tell(f"unit {name} of {prefix or where}: differs from autograd by {error:.1e}")
         self.layers.append((self.units[key].name, prefix))
+
+    def pass_through(self, part, graphs, where):
+        """Computes, without dropout, what a part makes of the output of the parts before it. Compares that
+        output with the part's input in the model."""
+        if not self.drops:
+            check_value(f"{where}: its input differs", part.x, self.y)
+        validate = graphs.graphs.get("validate", graphs.graphs["forward"])
+        # Pianola passes memory on, and knows no strides.
+        x = self.y.as_strided(part.x.shape, part.x.stride())
+        y = run_traced(validate, given_values(dataclasses.replace(part, x=x), graphs))[0]
+        self.y = y.as_strided((y.numel(),), (1,)).view(y.shape)
+        self.drops |= "validate" in graphs.graphs
+
+    def check_left_out(self):
+        """Returns the names of parameters that no part has. Refuses them if they are trained."""
+        left = {n: p for n, p in self.model.named_parameters() if id(p) not in self.owners}
+        trained = {n: p for n, p in left.items() if p.requires_grad}
+        if trained:
+            with compiling(), evaluating(self.model):
+                logits = logits_of(self.model(**self.inputs))
+            gradients = torch.autograd.grad(logits.sum(), list(trained.values()), allow_unused=True)
+            lost = [n for n, g in zip(trained, gradients) if g is not None]
+            if lost:
+                raise ExportError(
+                    f"{lost[0]} is trained, and the logits depend on it, but no part of the model reads it:"
+                    " what layers read beside x is constant; use it inside a layer, or let it not require a"
+                    " gradient"
+                )
+        return list(left)
+
+
+def check_value(what, wanted, got):
+    error = largest_error({("y", None): wanted}, {("y", None): got.view(wanted.shape)})
+    if not error < TOLERANCE:
+        raise ExportError(
+            f"{what} by {error:.1e} from what the parts before it compute. Between layers, and in state that"
+            " calls change, a model may compute nothing; and training mode may change dropout alone"
+        )
 
 
 def check_request(machine):
@@ -163,9 +224,7 @@ def export(model, layers, batch, out, machine="x86-64-v3", quiet=False):
     found = cut(model, layers, batch)
     check_ends(model, found)
     tell(f"cut into {len(found.parts)} parts; tokens: {found.table}; output: {found.output}")
-    exporter = Exporter(model, batch, tell)
-    exporter.owners[id(model.get_parameter(found.table))] = "the token table"
-    exporter.weights[found.table] = model.get_parameter(found.table)
+    exporter = Exporter(model, batch, found, tell)
     with tempfile.TemporaryDirectory() as folder:
         builder = Builder(folder, machine)
         for part in found.parts:
@@ -173,6 +232,8 @@ def export(model, layers, batch, out, machine="x86-64-v3", quiet=False):
                 exporter.add_output(found)
             elif part != "table":
                 exporter.add_part(builder, part)
+        check_value("the logits: the model's in eval mode differ", found.logits, exporter.y)
+        left_out = exporter.check_left_out()
         names = {id(p): n for n, p in model.named_parameters()}
         weights = {names[id(p)]: p.detach().contiguous().clone() for p in exporter.weights.values()}
         write(
@@ -187,7 +248,6 @@ def export(model, layers, batch, out, machine="x86-64-v3", quiet=False):
             ),
             out,
         )
-    unused = sorted(set(names.values()) - set(weights))
-    if unused:
-        tell(f"left out {len(unused)} parameters that the logits do not depend on: {', '.join(unused)}")
+    if left_out:
+        tell(f"left out {len(left_out)} parameters that no gradient reaches: {', '.join(left_out)}")
     tell(f"wrote {out}: {len(exporter.units)} units, {sum(p.numel() for p in weights.values())} parameters")

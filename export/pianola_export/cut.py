@@ -34,11 +34,12 @@ class Part:
 class Cut:
     table: str  # the token table's name
     output: str  # the output matrix's name
-    biased: bool  # the output layer adds a bias, which has the matrix's name but for its end
+    bias: list  # the name of the output's bias, if it has one: the matrix's but for its end
     tied: bool  # the output matrix is the token table
     vocab: int
     width: int
     parts: list  # of Part, or "table", or "output"
+    logits: torch.Tensor  # the model's, in eval mode
 
 
 def bound(args, kwargs, *names):
@@ -100,6 +101,26 @@ def logits_of(output):
         f"the model returns a {type(output).__name__} without logits; wrap it in a module that returns "
         "one tensor, batch x sequence x vocabulary"
     )
+
+
+def dense(t):
+    """Returns a copy of a tensor as it lies in Pianola's memory: without gaps, in order."""
+    return t.detach().clone(memory_format=torch.contiguous_format)
+
+
+@contextlib.contextmanager
+def evaluating(model):
+    modes = {m: m.training for m in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for m, mode in modes.items():
+            m.training = mode
+
+
+def first_of(output):
+    return output[0] if isinstance(output, (tuple, list)) else output
 
 
 class Call:
@@ -183,14 +204,22 @@ class Cutter:
     def observe(self, inputs):
         """Runs the model. Returns the calls of layers, their outputs, what embedding and linear did outside
         of layers, and the logits."""
-        calls, outputs, embeddings, linears = [], [], [], []
+        calls, outputs, embeddings, linears, versions = [], [], [], [], []
+
+        def keep_version(t, what):
+            if isinstance(t, torch.Tensor):
+                versions.append((t, t._version, what))
 
         def before(i, args, kwargs):
-            calls.append((i, Call(args, kwargs)))
+            call = Call(args, kwargs)
+            calls.append((i, call))
+            for j in call.places:
+                keep_version(call.leaves[j], f"{self.path}.{i}: its argument {call.names[j]} is")
 
         def after(i, output):
             outputs.append(output)
             linears.clear()
+            keep_version(first_of(output), f"{self.path}.{i}: its output is")
 
         def embedding(tokens, weight):
             embeddings.append((tokens, self.names.get(id(weight)), weight))
@@ -205,12 +234,17 @@ class Cutter:
                 f"the layers of {self.path} run in the order {[i for i, _ in calls]}; each must run once, "
                 "in the order of the list"
             )
+        for t, version, what in versions:
+            if t._version != version:
+                raise ExportError(
+                    f"{what} changed in place after it is read or made; write the change as an operation"
+                    " that makes another tensor, such as x = x + y, inside a layer"
+                )
         return [c for _, c in calls], outputs, embeddings, linears, logits
 
     def find_ends(self):
         """Finds the token table, and the output matrix: their numbers among the calls, and their names."""
-        _, outputs, embeddings, linears, self.logits = self.seen
-        self.tuples = isinstance(outputs[-1], (tuple, list))
+        _, _, embeddings, linears, self.logits = self.seen
         at = [
             i
             for i, (t, name, _) in enumerate(embeddings)
@@ -238,9 +272,7 @@ class Cutter:
                 "columns; give both the same vocabulary"
             )
         self.tied = weight.data_ptr() == table.data_ptr()
-        self.biased = (
-            not self.tied and bias is not None and bias == self.output.removesuffix("weight") + "bias"
-        )
+        self.bias = [bias] if bias == self.output.removesuffix("weight") + "bias" and not self.tied else []
 
     def counted(self, number, replace):
         """Returns a function for Watch that replaces the result of call `number`."""
@@ -252,11 +284,11 @@ class Cutter:
 
         return see
 
-    def outside(self, name, replace, x):
+    def outside(self, name, replace, x, misread):
         """Returns the part that the model computes outside of its layers from the tensor that `replace` puts
-        in."""
-        constants = {k: v for k, v in self.inputs.items()} | self.buffers
-        ids = list(self.inputs)
+        in. misread: the error if it reads what the part must not read, which is NaN."""
+        constants = self.inputs | self.buffers
+        ids, x = list(self.inputs), dense(x)
 
         def function(x, *rest):
             inputs, rest = rest[: len(ids)], rest[len(ids) :]
@@ -267,22 +299,33 @@ class Cutter:
             except Reached as e:
                 return e.tensor
 
+        read = dense(x)
+        version = read._version
         with torch.no_grad():
-            y = function(x, *constants.values(), *self.outer.values())
-        if same(y, x):
-            return None
-        return Part(name, "", function, x.detach().clone(), constants, self.outer)
+            y = function(read, *constants.values(), *self.outer.values())
+        if y.isnan().any():
+            raise ExportError(misread)
+        if read._version != version:
+            return Part(name, "", lambda x, *rest: function(x.clone(), *rest), x, constants, self.outer)
+        return None if same(y, read) else Part(name, "", function, x, constants, self.outer)
 
     @contextlib.contextmanager
     def passing(self, x):
-        """Lets every layer return x."""
-        for layer in self.layers:
-            layer.forward = lambda *_, **__: (x,) if self.tuples else x
+        """Lets the last layer return x. All else that layers return is NaN."""
+        own = [vars(layer).get("forward") for layer in self.layers]
+        hide = lambda t: x.new_full(t.shape, torch.nan) if t.is_floating_point() else t
+        for layer, output in zip(self.layers, self.seen[1]):
+            made = pytree.tree_map_only(torch.Tensor, hide, output)
+            if layer is self.layers[-1]:
+                made = (x, *made[1:]) if isinstance(made, (tuple, list)) else x
+            layer.forward = lambda *_, made=made, **__: made
         try:
             yield
         finally:
-            for layer in self.layers:
+            for layer, forward in zip(self.layers, own):
                 del layer.forward
+                if forward:
+                    layer.forward = forward
 
     def before_layers(self, x):
         stack = contextlib.ExitStack()
@@ -314,11 +357,10 @@ class Cutter:
         def function(x, *rest):
             args, kwargs = call.again([x, *rest[: len(sides)]])
             values = dict(zip([*buffers, *parameters], rest[len(sides) :]))
-            y = functional_call(layer, values, tuple(args), kwargs)
-            return y[0] if isinstance(y, (tuple, list)) else y
+            return first_of(functional_call(layer, values, tuple(args), kwargs))
 
-        x = call.leaves[call.places[0]].detach().clone()
-        return Part("block", where, function, x, sides | buffers, parameters)
+        constants = {f"argument {n}": t for n, t in sides.items()} | buffers
+        return Part("block", where, function, dense(call.leaves[call.places[0]]), constants, parameters)
 
     def check_sides(self, calls):
         """Checks that what layers read besides x does not depend on the tokens, by tracing the model from
@@ -366,7 +408,7 @@ class Cutter:
         x = None
         for call, output in zip(calls, outputs):
             call.take_first(x)
-            x = output[0] if isinstance(output, (tuple, list)) else output
+            x = first_of(output)
         self.first = calls[0].places[0]
         self.check_sides(calls)
         table = embeddings[self.table_at][2]
@@ -374,28 +416,43 @@ class Cutter:
         to_output = linears[self.output_at][0]
         parts = [
             "table",
-            self.outside("embed", self.before_layers, looked_up),
+            self.outside("embed", self.before_layers, looked_up, "embed: makes NaN"),
             *[self.layer(i, call) for i, call in enumerate(calls)],
-            self.outside("head", lambda x: self.after_layers(x, lambda h, *_: reach(h)), x),
+            self.outside(
+                "head",
+                lambda x: self.after_layers(x, lambda h, *_: reach(h)),
+                x,
+                "head: reads more than the last layer's output, such as other layers' outputs; only one tensor"
+                " may flow from layer to layer",
+            ),
             "output",
         ]
-        output_layer = self.model.get_parameter(self.output)
-        bias = self.model.get_parameter(self.output.removesuffix("weight") + "bias") if self.biased else None
-        made = F.linear(to_output, output_layer, bias).detach()
+        made = F.linear(to_output, *[self.model.get_parameter(n) for n in (self.output, *self.bias)])
         shape = x.shape
-        add_bias = lambda x: lambda _, __, b: x if b is None or self.biased else x + b
+        add_bias = lambda x: lambda _, __, b: x if b is None or self.bias else x + b
         parts.append(
-            self.outside("logits", lambda x: self.after_layers(x.new_zeros(shape), add_bias(x)), made)
+            self.outside(
+                "logits",
+                lambda x: self.after_layers(x.new_full(shape, torch.nan), add_bias(x)),
+                made,
+                "logits: read the output of the layers beside the output matrix, as an adapter of it does;"
+                " export without the adapter, or merge it into the matrix",
+            )
         )
         return Cut(
             self.table,
             self.output,
-            self.biased,
+            self.bias,
             self.tied,
             self.logits.shape[-1],
             table.shape[1],
             [p for p in parts if p is not None],
+            self.evaluated(),
         )
+
+    def evaluated(self):
+        with torch.no_grad(), compiling(), evaluating(self.model):
+            return logits_of(self.model(**self.inputs)).detach()
 
 
 def cut(model, layers, inputs):

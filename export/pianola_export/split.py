@@ -14,7 +14,7 @@ from torch._functorch.aot_autograd import aot_export_joint_simple
 from torch._inductor.decomposition import select_decomp_table
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from .cut import ExportError, compiling
+from .cut import ExportError, compiling, dense, evaluating
 
 aten = torch.ops.aten
 PIECES = {
@@ -75,13 +75,13 @@ def attention():
 
 def trace(part):
     """Returns the joint graph of a part, and the kind of each of its placeholders."""
-    x = part.x.clone().requires_grad_(True)
+    x = dense(part.x).requires_grad_(True)
     constants = [t.detach() for t in part.constants.values()]
-    parameters = [p.detach().clone().requires_grad_(p.requires_grad) for p in part.parameters.values()]
+    parameters = [dense(p).requires_grad_(p.requires_grad) for p in part.parameters.values()]
     try:
         with compiling(), attention():
             gm = aot_export_joint_simple(
-                lambda *a: (part.function(*a).clone(),),
+                lambda *a: (part.function(*a).clone(memory_format=torch.contiguous_format),),
                 (x, *constants, *parameters),
                 trace_joint=True,
                 decompositions=select_decomp_table(),
@@ -249,10 +249,7 @@ class Splitter:
         """Returns whether y has the value of n, with the same elements in the same order."""
         v, y = value(n), value(self.y)
         same = (
-            v.numel() == y.numel()
-            and v.is_contiguous()
-            and y.is_contiguous()
-            and base_of(self.y) is base_of(n)
+            v.shape == y.shape and v.is_contiguous() and y.is_contiguous() and base_of(self.y) is base_of(n)
         )
         return same and all(size(m) == size(self.y) and value(m).is_contiguous() for m in self.chain(self.y))
 
@@ -306,7 +303,7 @@ class Splitter:
                 flop += flop_of(n)
         results = []
         for kind, n in outputs:
-            results.append(self.fresh(graph, n, copies[n], results, inputs))
+            results.append(self.fresh(graph, n, copies[n], results, inputs, kind[0] in ("stash", "extra")))
         graph.output(tuple(results))
         graph.eliminate_dead_code()
         graph.lint()
@@ -322,14 +319,14 @@ class Splitter:
     def as_kept(self, n):
         return value(n).contiguous() if is_view(n) else value(n)
 
-    def fresh(self, graph, n, copy, results, inputs):
-        """Returns an output with memory of its own, dense and in order."""
+    def fresh(self, graph, n, copy, results, inputs, strided):
+        """Returns an output with memory of its own, dense and in order. strided: the order may be another."""
         base = base_of(n)
         taken = base in inputs or is_source(base) or any(base_of(r) is base_of(copy) for r in results)
         if not taken and value(n).is_contiguous() and size(n) == size(base):
             return copy
         if base is n and not taken:
-            return copy if n in self.homes.values() else self.clone(graph, n, copy)
+            return copy if strided else self.clone(graph, n, copy)
         return self.clone(graph, n, copy)
 
     @staticmethod
@@ -370,25 +367,23 @@ def flop_of(n):
     return math.prod(value(n).shape)
 
 
-@contextlib.contextmanager
-def evaluating(model):
-    modes = {m: m.training for m in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for m, mode in modes.items():
-            m.training = mode
-
-
 def split(part, model):
     splitter = Splitter(part)
     result = splitter.split()
     if any(kind[0] == "random" for kind in splitter.kind.values()):
         with evaluating(model):
             plain = Splitter(part)
-        result.graphs["validate"] = plain.build(0, [(("y", None), plain.y)], {})
+        if any(kind[0] == "random" for kind in plain.kind.values()):
+            raise ExportError(
+                f"{part.where or part.name}: drops values in eval mode too; give F.dropout"
+                " training=self.training"
+            )
+        validate = plain.build(0, [(("y", None), plain.y)], {})
+        # Constants that tracing has made have the same names in both modes, but perhaps other values.
+        name = {n: n if n in part.constants else f"validate {n}" for n in plain.constants}
         result.constants |= {
-            n: plain.constants[n].detach() for k, n in result.graphs["validate"].inputs if k == "constant"
+            name[n]: plain.constants[n].detach() for k, n in validate.inputs if k == "constant"
         }
+        validate.inputs = [(k, name[n] if k == "constant" else n) for k, n in validate.inputs]
+        result.graphs["validate"] = validate
     return result

@@ -7,7 +7,7 @@ import pathlib
 import torch
 
 from .build import Builder, aligned, generate, nbytes, plan
-from .cut import ExportError
+from .cut import ExportError, dense
 
 OPERATIONS = ("forward", "input", "weight")
 
@@ -47,14 +47,19 @@ def run_traced(graph, values):
         return graph.module(*[values[k] for k in graph.inputs])
 
 
+def given_values(part, split):
+    """Returns the values that a part's graphs start from, by kind."""
+    return {
+        ("x", None): part.x,
+        **{("constant", n): t for n, t in split.constants.items()},
+        **{("w" if p.requires_grad else "frozen", n): dense(p) for n, p in split.parameters.items()},
+    }
+
+
 def values_of(part, split):
     """Runs the graphs in PyTorch, on random numbers. Returns all values, by kind."""
     generator = torch.Generator().manual_seed(1)
-    values = {
-        ("x", None): part.x,
-        **{("constant", n): t for n, t in split.constants.items()},
-        **{("w" if p.requires_grad else "frozen", n): p.detach() for n, p in split.parameters.items()},
-    }
+    values = given_values(part, split)
     for graph in split.graphs.values():
         for kind, n in zip(graph.inputs, graph.module.graph.nodes):
             if kind[0] == "random":
@@ -80,17 +85,18 @@ def by_autograd(part, dy):
 
 
 def largest_error(wanted, computed):
-    """Returns the largest error, relative to the tensor's largest element. Parameters' gradients that are 0
-    but for rounding, like a key bias.s, are compared with the largest one."""
+    """Returns the largest error, relative to the tensor's largest element, or NaN if there is one. Parameters'
+    gradients that are 0 but for rounding, like a key bias.s, are compared with the largest one."""
     if set(wanted) - set(computed):
         return float("inf")
     most = max((float(t.abs().max()) for (kind, _), t in wanted.items() if kind == "dw"), default=0.0)
-    worst = 0.0
+    errors = []
     for (kind, name), t in wanted.items():
         floor = 1e-3 * most if kind == "dw" else 1e-30
-        error = (computed[kind, name].float() - t.float()).abs().max()
-        worst = max(worst, float(error) / max(float(t.float().abs().max()), floor))
-    return worst
+        errors.append(
+            (computed[kind, name].float() - t.float()).abs().max() / t.float().abs().max().clamp(floor)
+        )
+    return float(torch.stack(errors).max())
 
 
 # ---- layouts ----

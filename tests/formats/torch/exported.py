@@ -73,6 +73,35 @@ class Dropping(SmallGPT):
             block.out = torch.nn.Sequential(block.out, torch.nn.Dropout(0.2))
 
 
+class Flat(torch.nn.Module):
+    """A layer that flattens x, and whose patched forward returns more than x."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.up = torch.nn.Linear(width, width)
+        self.forward = self.patched
+
+    def patched(self, x):
+        y = torch.tanh(self.up(x.reshape(-1, x.shape[-1]))).view(x.shape)
+        return y, y.sum()
+
+
+class Unusual(SmallGPT):
+    """A model that computes sequence first, in the order of another's memory, and adds in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = torch.nn.ModuleList(Flat(64) for _ in range(4))
+
+    def forward(self, tokens):
+        x = self.tokens(tokens)
+        x += self.positions(torch.arange(tokens.shape[1]))
+        x = x.transpose(0, 1)
+        for block in self.blocks:
+            x, _ = block(x)
+        return self.head(self.norm(x.transpose(0, 1)))
+
+
 def adapted():
     """The small GPT, of whose blocks only norms and biases are trained."""
     model = SmallGPT()
@@ -83,6 +112,7 @@ def adapted():
 
 MODELS = {
     "small GPT": (SmallGPT, "blocks"),
+    "unusual": (Unusual, "blocks"),
     "frozen": (adapted, "blocks"),
     "dropout": (Dropping, "blocks"),
     "Llama": of("LlamaForCausalLM", **grouped),

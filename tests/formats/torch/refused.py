@@ -123,6 +123,109 @@ class NoOutput(Model):
         return self.norm(x) @ self.head.weight.T
 
 
+class InPlace(Model):
+    def forward(self, tokens):
+        x = self.tokens(tokens)
+        for layer in self.layers:
+            x = layer(x)
+            x *= 2
+        return self.head(x)
+
+
+class Growing(Model):
+    """Layers read a tensor that changes in place between them."""
+
+    def forward(self, tokens):
+        x, side = self.tokens(tokens), torch.zeros(16)
+        for layer in self.layers:
+            side += 1
+            x = layer(x, side)
+        return self.head(self.norm(x))
+
+
+class LearnedBias(Model):
+    """Layers read a trained tensor of the model beside x."""
+
+    def __init__(self):
+        super().__init__(lambda: Layer(torch.add))
+        self.biases = nn.Embedding(8, 16)
+
+    def forward(self, tokens):
+        x, bias = self.tokens(tokens), self.biases(torch.arange(8))
+        for layer in self.layers:
+            x = layer(x, bias)
+        return self.head(self.norm(x))
+
+
+class Collecting(Model):
+    def forward(self, tokens):
+        x, seen = self.tokens(tokens), []
+        for layer in self.layers:
+            x = layer(x)
+            seen.append(x)
+        return self.head(self.norm(sum(seen)))
+
+
+class Adapted(Model):
+    """The output matrix has an adapter, which adds 0 at first."""
+
+    def __init__(self):
+        super().__init__()
+        self.down, self.up = nn.Linear(16, 4, bias=False), nn.Linear(4, 32, bias=False)
+        nn.init.zeros_(self.up.weight)
+
+    def forward(self, tokens):
+        x = self.tokens(tokens)
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x) + self.up(self.down(x))
+
+
+class OutputTwice(Model):
+    def forward(self, tokens):
+        x = self.tokens(tokens)
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(self.norm(x) / self.head.weight.norm())
+
+
+class Numbered(Model):
+    """The model sets what its layers read beside their arguments."""
+
+    def __init__(self):
+        super().__init__(lambda: Layer(lambda x: x * self.factor))
+
+    def forward(self, tokens):
+        x = self.tokens(tokens)
+        for i, layer in enumerate(self.layers):
+            self.factor = i + 1
+            x = layer(x)
+        return self.head(self.norm(x))
+
+
+class Single(nn.Module):
+    def forward(self, x):
+        return x.float()
+
+
+class Double(nn.Linear):
+    def __init__(self):
+        super().__init__(16, 16)
+
+    def forward(self, x):
+        return super().forward(x.float()).double()
+
+
+class Louder(nn.Linear):
+    """A layer that computes something else in training mode."""
+
+    def __init__(self):
+        super().__init__(16, 16)
+
+    def forward(self, x):
+        return super().forward(x) * (2 if self.training else 1)
+
+
 def shared():
     model = Model()
     model.layers[1].weight = model.layers[0].weight
@@ -132,6 +235,18 @@ def shared():
 def frozen():
     model = Model()
     model.tokens.weight.requires_grad_(False)
+    return model
+
+
+def double():
+    model = Model(Double)
+    model.norm = Single()
+    return model
+
+
+def frozen_bias():
+    model = Model()
+    model.head.bias.requires_grad_(False)
     return model
 
 
@@ -199,7 +314,7 @@ CASES = {
     "a frozen token table": (
         frozen,
         "layers",
-        "tokens.weight is frozen; a token table and an output matrix are trained",
+        "tokens.weight is frozen; a token table, an output matrix and its bias are trained",
     ),
     "a name of one letter": (
         lambda: Model(lambda: Odd("g", 16)),
@@ -216,6 +331,59 @@ CASES = {
         "layers",
         "parameter inner.scale gets no gradient",
     ),
+    "a tensor that changes between layers": (
+        InPlace,
+        "layers",
+        "layers.0: its output is changed in place after it",
+    ),
+    "a side that changes": (
+        lambda: Growing(lambda: Layer(torch.add)),
+        "layers",
+        "layers.0: its argument 1 is changed in place",
+    ),
+    "a layer that changes its input": (
+        lambda: Model(lambda: nn.ReLU(inplace=True)),
+        "layers",
+        "layers.0: its argument 0 is changed in place",
+    ),
+    "a trained tensor beside x": (
+        LearnedBias,
+        "layers",
+        "biases.weight is trained, and the logits depend on it, but",
+    ),
+    "outputs of several layers": (Collecting, "layers", "head: reads more than the last layer's output"),
+    "an adapter of the output matrix": (
+        Adapted,
+        "layers",
+        "logits: read the output of the layers beside the output matrix",
+    ),
+    "an output matrix that is read twice": (
+        OutputTwice,
+        "layers",
+        "head: parameter head.weight is also the output matrix's",
+    ),
+    "a frozen output bias": (frozen_bias, "layers", "head.bias is frozen"),
+    "a number that the model sets for each layer": (
+        Numbered,
+        "layers",
+        r"layers.1: its input differs by .* from what the parts before it compute",
+    ),
+    "another function in training": (
+        lambda: Model(Louder),
+        "layers",
+        "the logits: the model's in eval mode differ by .* training mode may",
+    ),
+    "dropout in eval mode": (
+        plain(lambda x: F.dropout(x, 0.1)),
+        "layers",
+        "layers.0: drops values in eval mode too; .*training=self.training",
+    ),
+    "a gradient that is no number": (
+        plain(lambda x: torch.sqrt((x * 0).square())),
+        "layers",
+        "layers.0: its output or a gradient is NaN",
+    ),
+    "double precision": (double, "layers", "layers.0: its output is torch.float64"),
     "half precision": (
         lambda: Model().bfloat16(),
         "layers",
