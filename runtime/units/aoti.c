@@ -203,6 +203,9 @@ static bool has_level(const char *machine) {
 /* Draws the graph's random numbers, which are the same in every graph of the unit. */
 static void draw_uniform(const struct aoti_graph *graph, const struct pianola_unit_call *call) {
     float *number = (float *)(void *)((char *)call->work + graph->random);
+    if (graph->randoms > 0 && !call->seed)
+        aoti_fail("it draws random numbers, but this call has no seed: a validation drops nothing; export the model "
+                  "again");
     for (int64_t i = 0; i < graph->randoms; i++)
         number[i] = (float)(host_hash(*call->seed, (uint64_t)i) >> 40) * 0x1p-24f;
 }

@@ -33,6 +33,8 @@ int32_t aoti_torch_cpu_mm_out(handle, handle, handle);
 int32_t aoti_torch_cpu_bmm_out(handle, handle, handle);
 int32_t aoti_torch_cpu_addmm_out(handle, handle, handle, handle, double, double);
 int32_t aoti_torch_cpu_baddbmm_out(handle, handle, handle, handle, double, double);
+int32_t aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu(handle, handle, handle, double, int32_t, handle *,
+                                                                   double *, handle *, handle *);
 void aoti_torch_check(bool, const char *, const char *, uint32_t, const char *);
 bool aoti_torch_grad_mode_is_enabled(void);
 void aoti_torch_grad_mode_set_enabled(bool);
@@ -236,6 +238,10 @@ Test(aoti, each_difference_from_the_tape_is_an_error) {
     other.output = elsewhere;
     refused(&other, "output 0 is elsewhere");
     other = layer;
+    other.random = 4096;
+    other.randoms = 1;
+    refused(&other, "it draws random numbers, but this call has no seed");
+    other = layer;
     other.machine = "x86-64-v9";
     refused(&other, "compiled for x86-64-v9 processors, and this one lacks their instructions");
 }
@@ -276,6 +282,12 @@ static int copies_unlike(handle *in, handle *out) {
     aoti_torch_empty_strided(1, size, stride, BFLOAT, 0, 0, out);
     return aoti_torch_copy_(out[0], in[0], 0);
 }
+static int drops_attention(handle *in, handle *out) {
+    const int64_t size[] = {1, 1, ROWS, IN}, stride[] = {ROWS * IN, ROWS * IN, IN, 1};
+    handle x = NULL;
+    aoti_torch__reinterpret_tensor(in[0], 4, size, stride, 0, &x);
+    return aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu(x, x, x, 0.1, 0, NULL, NULL, out, out + 1);
+}
 
 Test(aoti, what_is_not_supported_is_an_error) {
     const struct {
@@ -289,7 +301,8 @@ Test(aoti, what_is_not_supported_is_an_error) {
                  {has_another_dtype, "dtype number 40, which is not supported"},
                  {multiplies_halves, "other things than fp32 matrices"},
                  {adds_unlike, "cannot be broadcast"},
-                 {copies_unlike, "copies between dtypes"}};
+                 {copies_unlike, "copies between dtypes"},
+                 {drops_attention, "attention with dropout"}};
     const struct aoti_allocation any[] = {{{AOTI_WORK, 0}, 2, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct aoti_graph graph = layer;

@@ -156,17 +156,3 @@ Test(aoti_attention, values_and_gradients) {
     }
     cr_assert(difference > 0);
 }
-
-static int drops_out(handle *in, handle *out) {
-    return aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu(in[0], in[0], in[0], 0.1, 0, NULL, NULL, out,
-                                                                      out + 1);
-}
-
-Test(aoti_attention, dropout_is_refused, .exit_code = 2) {
-    const struct aoti_input in = {{AOTI_X, 0}, FLOAT, 4, {1, 1, 1, 1}, {1, 1, 1, 1}};
-    static float x[1], room[512];
-    const struct aoti_graph graph = {
-        .name = "drops", .machine = "x86-64", .run = drops_out, .input = &in, .inputs = 1, .tensors = 2};
-    const struct pianola_unit_call c = {.x = x, .work = room};
-    aoti_run(&graph, &c);
-}
