@@ -11,7 +11,7 @@ import time
 import torch
 from torch.nn import functional as F
 
-from .build import KNOWN, MACHINES, Builder
+from .build import DIMS, KNOWN, MACHINES, MOST_INPUTS, MOST_OUTPUTS, Builder
 from .cut import ExportError, compiling, cut, evaluating, logits_of
 from .split import split
 from .unit import build_unit, fingerprint, given_values, largest_error, run_traced
@@ -34,6 +34,18 @@ def check_part(part, graphs, inputs, tokens):
         if t.dtype != torch.float32:
             raise ExportError(
                 f"{where}: its {what} is {t.dtype}; a unit's are torch.float32: convert it inside"
+            )
+    for op, g in graphs.graphs.items():
+        values = [n.meta["val"] for n in g.module.graph.find_nodes(op="placeholder")]
+        if (
+            len(g.inputs) > MOST_INPUTS
+            or len(g.outputs) > MOST_OUTPUTS
+            or any(v.dim() > DIMS for v in values)
+        ):
+            raise ExportError(
+                f"{where}: its {op} reads {len(g.inputs)} tensors and makes {len(g.outputs)}, of which backward"
+                f" reads some, with up to {max(v.dim() for v in values)} dimensions; at most {MOST_INPUTS},"
+                f" {MOST_OUTPUTS} and {DIMS} are supported: split the layer in two"
             )
     if len(graphs.parameters) > MOST_PARAMETERS:
         raise ExportError(
@@ -106,8 +118,7 @@ class Exporter:
     """Makes units of a model's parts, each distinct one once, and lists the layers."""
 
     def __init__(self, model, inputs, found, tell):
-        self.model, self.inputs, self.tell = model, inputs, tell
-        self.tokens = next(v for v in inputs.values() if not v.is_floating_point())
+        self.model, self.inputs, self.tokens, self.tell = model, inputs, found.tokens, tell
         self.units, self.layers, self.owners, self.weights = {}, [], {}, {}
         self.y = F.embedding(self.tokens, model.get_parameter(found.table).detach())  # the last part's
         self.drops = False  # a part before it
@@ -197,7 +208,7 @@ def check_value(what, wanted, got):
         )
 
 
-def check_request(machine):
+def check_request(machine, batch):
     if ".".join(torch.__version__.split(".")[:2]) not in KNOWN:
         print(
             f"pianola-export: PyTorch {torch.__version__} is not one of the known versions,"
@@ -206,6 +217,11 @@ def check_request(machine):
         )
     if machine not in MACHINES:
         raise ExportError(f"machine = {machine!r}; choose one of {', '.join(MACHINES)}")
+    if not isinstance(batch, dict) or not all(isinstance(v, torch.Tensor) for v in batch.values()):
+        raise ExportError(
+            "batch must have the arguments of a call by name, each a tensor, such as"
+            " {'tokens': torch.zeros(2, 128, dtype=torch.long)}"
+        )
 
 
 def export(model, layers, batch, out, machine="x86-64-v3", quiet=False):
@@ -218,12 +234,15 @@ def export(model, layers, batch, out, machine="x86-64-v3", quiet=False):
         if not quiet:
             print(f"{time.time() - began:6.1f} s  {text}", file=sys.stderr, flush=True)
 
-    check_request(machine)
+    check_request(machine, batch)
     if getattr(getattr(model, "config", None), "use_cache", False):
         model.config.use_cache = False
     found = cut(model, layers, batch)
     check_ends(model, found)
     tell(f"cut into {len(found.parts)} parts; tokens: {found.table}; output: {found.output}")
+    constant = [n for n, v in batch.items() if v is not found.tokens]
+    if constant:
+        tell(f"the same in all microbatches, as in the batch: {', '.join(constant)}")
     exporter = Exporter(model, batch, found, tell)
     with tempfile.TemporaryDirectory() as folder:
         builder = Builder(folder, machine)

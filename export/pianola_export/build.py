@@ -2,6 +2,7 @@
 
 import ctypes
 import dataclasses
+import functools
 import hashlib
 import os
 import pathlib
@@ -31,7 +32,8 @@ FLAGS = (
     "-fno-tree-loop-vectorize -w -DTORCH_INDUCTOR_CPP_WRAPPER -DSTANDALONE_TORCH_HEADER "
     "-DC10_USING_CUSTOM_GENERATED_MACROS"
 ).split()
-DIMS, ALIGN, RECORD = 8, 64, 192  # RECORD: AOTI_RECORD in runtime/units/aoti.h
+# AOTI_DIMS and AOTI_RECORD in runtime/units/aoti.h; what aoti.c can pass to a graph, and get of one.
+DIMS, ALIGN, RECORD, MOST_INPUTS, MOST_OUTPUTS = 8, 64, 192, 256, 128
 DTYPES = {
     torch.uint8: 0,
     torch.int8: 1,
@@ -118,7 +120,12 @@ def nbytes(t):
 
 
 def command(*words):
-    done = subprocess.run(words, capture_output=True, text=True)
+    try:
+        done = subprocess.run(words, capture_output=True, text=True)
+    except FileNotFoundError as e:
+        raise ExportError(
+            f"{words[0]} is not installed; an export needs gcc, g++, nm and strip: apt-get install g++"
+        ) from e
     if done.returncode:
         raise ExportError(f"{words[0]} fails: {' '.join(words)}\n{done.stderr[:4000]}")
     return done.stdout
@@ -181,6 +188,19 @@ def source_of(codes, constants, unit):
 # ---- libraries ----
 
 
+@functools.cache
+def recorder():
+    """Builds and loads the library that records graphs, once in a process, as graphs call the functions of
+    the one that was loaded first. Returns it, and the functions' names."""
+    flags = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", f"-I{RUNTIME}", f"-I{RUNTIME}/units"]
+    sources = [str(RUNTIME / "units" / f"aoti{part}.c") for part in ("", "_product", "_attention")]
+    with tempfile.TemporaryDirectory() as folder:
+        library = f"{folder}/record.so"
+        command("gcc", *flags, "-o", library, str(HERE / "record.c"), *sources, "-lm")
+        names = [line.split()[-1] for line in command("nm", "-D", "--defined-only", library).splitlines()]
+        return ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL), set(names)
+
+
 class Builder:
     """Builds the libraries of an export in a temporary folder."""
 
@@ -197,7 +217,7 @@ class Builder:
         ]
         valid_vec_isa_list()  # it compiles what it tries, here into the cache of all programs
         self.headers = self.precompile()
-        self.recorder = self.build_recorder()
+        self.recorder, self.offered = recorder()
 
     def precompile(self):
         """Compiles PyTorch's headers, which takes longer than a unit. Returns the folder, which later exports
@@ -214,16 +234,6 @@ class Builder:
             command("g++", *self.flags, "-x", "c++-header", "-o", str(new), str(folder / "graph.hpp"))
             os.replace(new, folder / "graph.hpp.gch")
         return folder
-
-    def build_recorder(self):
-        library = self.folder / "record.so"
-        flags = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", f"-I{RUNTIME}", f"-I{RUNTIME}/units"]
-        sources = [str(RUNTIME / "units" / f"aoti{part}.c") for part in ("", "_product", "_attention")]
-        command("gcc", *flags, "-o", str(library), str(HERE / "record.c"), *sources, "-lm")
-        self.offered = {
-            line.split()[-1] for line in command("nm", "-D", "--defined-only", str(library)).splitlines()
-        }
-        return ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
 
     def library(self, unit, codes, constants):
         """Compiles a unit's graphs into one library. Returns its path."""

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib.util
+import inspect
 import pathlib
 import sys
 
@@ -16,10 +17,17 @@ FILE.py:FUNCTION, where FUNCTION returns a module that takes tokens and returns 
 
 
 def from_file(path, function):
+    if not pathlib.Path(path).is_file():
+        raise ExportError(f"{path}: no such file")
     spec = importlib.util.spec_from_file_location(pathlib.Path(path).stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return getattr(module, function)(), "tokens"
+    if not callable(getattr(module, function, None)):
+        raise ExportError(f"{path}: has no function {function!r}; name one that returns the model")
+    model = getattr(module, function)()
+    if not isinstance(model, torch.nn.Module):
+        raise ExportError(f"{path}: {function} returns a {type(model).__name__}, and no torch.nn.Module")
+    return model, next(iter(inspect.signature(model.forward).parameters), "tokens")
 
 
 def from_folder(path):

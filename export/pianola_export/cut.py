@@ -32,6 +32,7 @@ class Part:
 
 @dataclasses.dataclass
 class Cut:
+    tokens: torch.Tensor  # the batch's
     table: str  # the token table's name
     output: str  # the output matrix's name
     bias: list  # the name of the output's bias, if it has one: the matrix's but for its end
@@ -201,6 +202,18 @@ class Cutter:
             for h in handles:
                 h.remove()
 
+    def run(self, inputs):
+        """Returns the model's logits. An error of the model is the caller's to mend."""
+        try:
+            return logits_of(self.model(**inputs))
+        except ExportError:
+            raise
+        except Exception as e:
+            reason = str(e).strip().split("\n")[0]
+            raise ExportError(
+                f"the model cannot run on the batch, {', '.join(inputs)}: {type(e).__name__}: {reason}"
+            ) from e
+
     def observe(self, inputs):
         """Runs the model. Returns the calls of layers, their outputs, what embedding and linear did outside
         of layers, and the logits."""
@@ -228,7 +241,7 @@ class Cutter:
             linears.append((x, self.names.get(id(weight)), weight, self.names.get(id(bias))))
 
         with torch.no_grad(), compiling(), self.hooks(before, after), Watch(embedding, linear):
-            logits = logits_of(self.model(**inputs))
+            logits = self.run(inputs)
         if [i for i, _ in calls] != list(range(len(self.layers))):
             raise ExportError(
                 f"the layers of {self.path} run in the order {[i for i, _ in calls]}; each must run once, "
@@ -440,6 +453,7 @@ class Cutter:
             )
         )
         return Cut(
+            self.tokens,
             self.table,
             self.output,
             self.bias,
@@ -452,7 +466,7 @@ class Cutter:
 
     def evaluated(self):
         with torch.no_grad(), compiling(), evaluating(self.model):
-            return logits_of(self.model(**self.inputs)).detach()
+            return self.run(self.inputs).detach()
 
 
 def cut(model, layers, inputs):

@@ -84,8 +84,13 @@ int64_t record(const char *name, aoti_function *run, int64_t inputs, char **data
     char *pool = aligned_alloc(64, (size_t)POOL * AOTI_RECORD);
     jmp_buf here;
     after_fault = &here;
-    if (setjmp(here))
+    if (setjmp(here)) {
+        after_fault = NULL;
+        aoti_end();
+        free(pool);
+        free(handle);
         return -1;
+    }
     aoti_begin(&state, pool, POOL);
     for (int64_t i = 0; i < inputs; i++)
         handle[i] = aoti_operand(data[i], &shape[i]);

@@ -1,6 +1,10 @@
 """Models that pianola-export refuses: each error must say where the reason is. Nothing may be written.
 refused.py"""
 
+import contextlib
+import functools
+import io
+import os
 import pathlib
 import re
 import sys
@@ -14,7 +18,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from judge import expect, finish
-from pianola_export import ExportError, export
+from pianola_export import ExportError, command, export
 from small_gpt import SmallGPT
 
 
@@ -384,6 +388,16 @@ CASES = {
         "layers.0: its output or a gradient is NaN",
     ),
     "double precision": (double, "layers", "layers.0: its output is torch.float64"),
+    "a product in double precision": (
+        plain(lambda x: (x.double() @ x.double().transpose(1, 2)).float().sum(2, keepdim=True) + x),
+        "layers",
+        "block_forward: .* other things than fp32 matrices",
+    ),
+    "many kept tensors": (
+        plain(lambda x: functools.reduce(lambda x, _: torch.tanh(x), range(140), x)),
+        "layers",
+        "layers.0: its forward reads .* tensors and makes .*: split the layer",
+    ),
     "half precision": (
         lambda: Model().bfloat16(),
         "layers",
@@ -408,6 +422,53 @@ for name, (make, layers, must) in CASES.items():
         error = error_of(make, layers, f"{room}/model")
         expect(name, bool(re.search(must, error)), error[:500])
         expect(f"{name}: nothing written", not pathlib.Path(f"{room}/model").exists(), "a folder")
+
+
+MODULE = """
+from torch import nn
+class Renamed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.layers = nn.Embedding(32, 16), nn.ModuleList(nn.Linear(16, 16) for _ in range(2))
+        self.head = nn.Linear(16, 32)
+    def forward(self, words):
+        x = self.table(words)
+        for layer in self.layers:
+            x = layer(2 * x)
+        return self.head(x)
+number = lambda: 3
+"""
+COMMANDS = {
+    "model.py:Renamed": "what stands between layers cannot be exported",
+    "model.py:Other": "model.py: has no function 'Other'; name one that returns the model",
+    "model.py:number": "model.py: number returns a int, and no torch.nn.Module",
+    "none.py:Renamed": "none.py: no such file",
+}
+with tempfile.TemporaryDirectory() as room:
+    pathlib.Path(f"{room}/model.py").write_text(MODULE)
+    for words, must in COMMANDS.items():
+        text = io.StringIO()
+        with contextlib.redirect_stderr(text):
+            code = command.main([f"{room}/{words}", "-o", f"{room}/out"])
+        expect(words, code == 2 and must in text.getvalue(), text.getvalue())
+        expect(f"{words}: nothing written", not pathlib.Path(f"{room}/out").exists(), "a folder")
+
+
+def error_of_batch(batch):
+    try:
+        export(Model(), "layers", batch, "none", quiet=True)
+    except ExportError as e:
+        return str(e)
+    return "no error"
+
+
+expect("no batch", "batch must have the arguments of a call" in error_of_batch(None), "")
+error = error_of_batch({"words": torch.zeros(2, 8, dtype=torch.long)})
+expect("another batch", "the model cannot run on the batch, words: TypeError" in error, error)
+path, os.environ["PATH"] = os.environ["PATH"], "/nowhere"
+error = error_of(Model, "layers", "none")
+os.environ["PATH"] = path
+expect("no compiler", bool(re.search("(gcc|g[+][+]) is not installed", error)), error)
 expect(
     "a machine", "choose one of x86-64, x86-64-v3" in error_of(SmallGPT, "blocks", "none", machine="arm"), ""
 )
