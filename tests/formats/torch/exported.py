@@ -20,6 +20,7 @@ import numpy
 import torch
 import transformers as T
 from safetensors.torch import load_file
+from torch.utils.checkpoint import checkpoint
 from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
 from eager import microbatches, train
@@ -63,14 +64,19 @@ def of(kind, layers="model.layers", **config):
     return lambda: getattr(T, kind)(getattr(T, name)(**config)), layers
 
 
+class Recomputed(torch.nn.Sequential):
+    def forward(self, x):
+        return checkpoint(super().forward, x, use_reentrant=False)
+
+
 class Dropping(SmallGPT):
-    """The small GPT with dropout after its embedding, and in each block."""
+    """The small GPT with dropout after its embedding, and in each block, which checkpoints it."""
 
     def __init__(self):
         super().__init__()
         self.positions = torch.nn.Sequential(self.positions, torch.nn.Dropout(0.1))
         for block in self.blocks:
-            block.out = torch.nn.Sequential(block.out, torch.nn.Dropout(0.2))
+            block.out = Recomputed(block.out, torch.nn.Dropout(0.2))
 
 
 class Flat(torch.nn.Module):
@@ -272,6 +278,8 @@ def check(name, make, layers, folder):
         )
     if make is Dropping:
         check_validation(name, model, folder)
+        checked = run("check-unit", f"{folder}/model.lua")
+        expect(f"{name}: gradients against differences", "error" not in checked, checked)
     if name == "BERT":
         check_labels(name, make, layers, folder)
     if make is SmallGPT:
