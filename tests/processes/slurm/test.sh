@@ -134,7 +134,7 @@ printf '%s\n' $host.2 $host.1 $host.1 $host.1 >hostfile
 expect "an arbitrary distribution" 4 "$(SLURM_HOSTFILE=hostfile timeout 20 srun -N 2 -n 4 -m arbitrary out/rank 2>&1 |
     grep -c 'error: Slurm started rank . of 4, but SLURM_DISTRIBUTION is arbitrary, so rank 0 may be on any host: set MASTER_ADDR')"
 timeout 60 sbatch -Q -W -n 4 -o batch.out --wrap out/rank
-expect "a batch script that starts no step" 1 "$(grep -c 'Slurm started rank 0 of 4, but SLURM_STEP_NODELIST is not set, as in a batch script itself: start ranks with srun' batch.out)"
+expect "a batch script that starts no step" 1 "$(grep -c 'Slurm started rank 0 of 4, but SLURM_STEP_NODELIST is not set, as in the batch script itself: start ranks with srun' batch.out)"
 step='srun --overlap -N 1 -n 4 out/rank --steps 300 --data book.txt'
 timeout 60 sbatch -Q -W -N 1 -n 4 -o both.out --wrap "$step & $step & wait"
 expect "two steps of a job at once" "$wanted $wanted" "$(weights both.out | paste -sd' ')"

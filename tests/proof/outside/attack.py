@@ -28,7 +28,7 @@ TIED = "--model schedules/models/gpt.lua -D tied=true -D layers=2 -D width=16 -D
 BYTES = "--model schedules/models/integers.lua -D width=64"  # weights of several pieces
 STRICTER = (  # verify's complaints about programs that would still run correctly
     r"puts \S+ into the buffer of ",                         # a buffer must hold the tensor that it is named for
-    r"is not what the message is named for",                 # so must a message
+    r"does not match the message's name",                    # so must a message
     r"not rank \d+'s part of ",                              # so must the source of an ADD
     r"a message carries one tensor",
     r"needs token\S+ as t, but ",                            # even if other messages enforce the order
@@ -39,7 +39,7 @@ STRICTER = (  # verify's complaints about programs that would still run correctl
     r"and nothing else, as optimizer state",                 # an optimizer has state everywhere, or nowhere
     r"cannot grow into",                                     # `grows` where nothing does
     r"`needs .*` names .* twice",
-    r"is out of order: parts name all pieces",               # pieces go from the last to the first
+    r"is out of order: parts must name all pieces",          # pieces go from the last to the first
     r"a job must not take a piece",                                 # although the job runs whole
     r"there is \w+, but no such job",                   # in a later period: for example, R only before the period
     r"updates that are jobs cannot be proved together with",
