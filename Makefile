@@ -8,7 +8,7 @@ PREFIX ?= /usr/local
 B := build
 SAN :=
 CFLAGS ?= -O2 -g
-# Sanitized builds take half as long with -O1, which guesses at ranges of numbers.
+# Sanitized builds compile faster with -O1, but gcc's warnings of truncated text are then often wrong.
 HOT := -O3
 ASAN := B=build/asan HOT= SAN='-O1 -Wno-format-truncation -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer'
 TSAN := B=build/tsan HOT= SAN='-O1 -Wno-format-truncation -fsanitize=thread'

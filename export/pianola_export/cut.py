@@ -17,6 +17,20 @@ class ExportError(Exception):
     """A model that cannot be exported. Its text says where the reason is, and what to do."""
 
 
+def brief(error):
+    """Returns an error's type and the first line of its text."""
+    reason = str(error).strip().split("\n")[0]
+    return f"{type(error).__name__}: {reason}"
+
+
+def not_traced(where, error):
+    """Returns the error of code that PyTorch cannot trace."""
+    return ExportError(
+        f"{where}: cannot be traced: {brief(error)}; what a model computes may depend on shapes, but not on"
+        " values"
+    )
+
+
 @dataclasses.dataclass
 class Part:
     """A function of one tensor: function(x, *constants, *parameters) -> y. where: its module's path, for
@@ -209,9 +223,8 @@ class Cutter:
         except ExportError:
             raise
         except Exception as e:
-            reason = str(e).strip().split("\n")[0]
             raise ExportError(
-                f"the model cannot run on the batch, {', '.join(inputs)}: {type(e).__name__}: {reason}"
+                f"the model cannot run on the batch, {', '.join(inputs)}: {brief(e)}"
             ) from e
 
     def observe(self, inputs):
@@ -396,11 +409,7 @@ class Cutter:
             with compiling():
                 graph = make_fx(sides, tracing_mode="fake", _allow_non_fake_inputs=True)(self.tokens).graph
         except Exception as e:
-            reason = str(e).strip().split("\n")[0]
-            raise ExportError(
-                f"{where[-1]}: cannot be traced: {type(e).__name__}: {reason}; what a model computes may "
-                "depend on shapes, but not on values"
-            ) from e
+            raise not_traced(where[-1], e) from e
         depends = {next(iter(graph.nodes))}
         for n in graph.nodes:
             if not depends.isdisjoint(n.all_input_nodes):

@@ -14,7 +14,7 @@ from torch._functorch.aot_autograd import aot_export_joint_simple
 from torch._inductor.decomposition import select_decomp_table
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from .cut import ExportError, compiling, dense, evaluating
+from .cut import ExportError, compiling, dense, evaluating, not_traced
 
 aten = torch.ops.aten
 PIECES = {
@@ -89,11 +89,7 @@ def trace(part):
     except ExportError:
         raise
     except Exception as e:
-        reason = str(e).strip().split("\n")[0]
-        raise ExportError(
-            f"{part.where or part.name}: cannot be traced: {type(e).__name__}: {reason}; what a model "
-            "computes may depend on shapes, but not on values"
-        ) from e
+        raise not_traced(part.where or part.name, e) from e
     kinds = [
         ("x", None),
         *[("constant", n) for n in part.constants],

@@ -94,7 +94,7 @@ def by_autograd(part, dy, numbers):
     parameters = {n: p.detach().clone().requires_grad_(p.requires_grad) for n, p in part.parameters.items()}
     with Drawing() as drawn, torch.no_grad():
         part.function(x, *part.constants.values(), *parameters.values())
-    # What the model drops before this part comes first.
+    # The parts before this one draw first.
     with Drawing(numbers, len(drawn.states) - len(numbers)):
         y = part.function(x, *part.constants.values(), *parameters.values())
         y.backward(dy)
@@ -107,7 +107,7 @@ def by_autograd(part, dy, numbers):
 
 def largest_error(wanted, computed):
     """Returns the largest error, relative to the tensor's largest element, or NaN if there is one. Parameters'
-    gradients that are 0 but for rounding, like a key bias.s, are compared with the largest one."""
+    gradients that are 0 but for rounding, like a key bias's, are compared with the largest one."""
     if set(wanted) - set(computed):
         return float("inf")
     most = max((float(t.abs().max()) for (kind, _), t in wanted.items() if kind == "dw"), default=0.0)

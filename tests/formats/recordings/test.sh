@@ -128,8 +128,8 @@ pianola: left out a step: $room/flight/nccl_trace_rank_0 has no RECV_B 1 0 from 
     expect "flight recorder, $form: steps are counted from the last" \
         "pianola: left out a step: $room/flight/nccl_trace_rank_0 has no 0F0 in the last step but 1" "$(cat "$room/err")"
 done
-# Of two overlapping jobs, PyTorch sends the first one's message first, whatever the program does: each message of
-# DualPipeV, in the order of PyTorch's CSV, gets its own time.
+# PyTorch sends messages of overlapping jobs in the order of its CSV, whatever the program does. Here every message of
+# DualPipeV gets a time of its own.
 pairs="schedules/dualpipev.lua -D workers=2 -D batches=6"
 "$PIANOLA" show $pairs --format torch-csv-comms -o "$room/pairs.csv"
 mkdir "$room/pairs"

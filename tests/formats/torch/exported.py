@@ -47,6 +47,7 @@ base = dict(
     **no_ends,
 )
 grouped = dict(base, num_key_value_heads=2)
+gpt = dict(n_embd=64, n_layer=4, n_head=4, n_positions=64, vocab_size=256)
 bert = dict(base, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 
 
@@ -141,11 +142,7 @@ MODELS = {
     "GPT-2": of(
         "GPT2LMHeadModel",
         "transformer.h",
-        n_embd=64,
-        n_layer=4,
-        n_head=4,
-        n_positions=64,
-        vocab_size=256,
+        **gpt,
         resid_pdrop=0.0,
         embd_pdrop=0.0,
         attn_pdrop=0.0,
@@ -170,11 +167,7 @@ MODELS = {
     "GPT-J": of(
         "GPTJForCausalLM",
         "transformer.h",
-        n_embd=64,
-        n_layer=4,
-        n_head=4,
-        n_positions=64,
-        vocab_size=256,
+        **gpt,
         rotary_dim=8,
         resid_pdrop=0.0,
         embd_pdrop=0.0,
