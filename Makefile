@@ -323,6 +323,7 @@ build/asan/obj/fuzz/script_sandbox.o: compiler/script/script_sandbox.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -DFUZZING -Icompiler $$(pkg-config --cflags lua5.4) -c -o $@ $<
 build/asan/fuzz/fuzz_%: build/asan/obj/tests/house/fuzz/fuzz_%.o build/asan/obj/tests/house/fuzz/mutants.o build/asan/obj/fuzz/script_sandbox.o build/asan/libpianola.a
+	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
 mutants: $(MUTANTS)
 bless: build/pianola

@@ -140,9 +140,8 @@ static int loss_out(const struct model *m, int i, int in, int forked) {
 static int mean_out(const struct model *m, int i, int in, int forked) {
     (void)forked;
     if (in != 1)
-        die("%s: its input has %d columns, but it adds up one loss for each row; let the unit before it have width = "
-            "1, "
-            "or end with cross_entropy",
+        die("%s: its input has %d columns, but it adds up one loss for each row; "
+            "let the unit before it have width = 1, or end with cross_entropy",
             where_layer(m, i), in);
     return in;
 }
