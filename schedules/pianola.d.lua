@@ -579,8 +579,10 @@ function muon(fields) end
 ---Number of threads of a job, each of which can use a core. Default: 1.
 ---@field threads? integer
 ---Whether a rank is one thread, which does its jobs, and moves the messages that it comes last to, one after the other,
----as `pianola run` does on CPUs. Default: false, messages move beside jobs.
+---as `pianola run` does on CPUs. Ranks that share cores then take turns. Default: false, messages move beside jobs.
 ---@field serial? boolean
+---Seconds until a rank that gets a core runs; needs serial. Default: 0.
+---@field handoff? number
 
 ---Declares a cluster: `return cluster { link = …, memory = …, flops = … }`.
 ---@param fields pianola.cluster

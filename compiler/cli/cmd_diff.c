@@ -56,6 +56,8 @@ static struct side *load_script(struct loading *loading, const char *path) {
     side->unit = c->report->unit;
     side->flops = c->spec->machine.took ? 0 : c->spec->machine.flops;
     side->limit = c->spec->machine.memory;
+    side->on.cores = c->spec->machine.cores;
+    side->on.serial = c->spec->machine.serial;
     return side;
 }
 
@@ -84,7 +86,7 @@ static struct side *load_side(struct loading *loading, const char *path) {
 
 /* Returns the mean CPU time of each instruction in a measured run of the program; cpu NULL: it is not known. */
 static struct work work_of_rows(const struct side *side, const struct program *p, const struct timeline_rows *rows) {
-    struct work work = {NEW(double *, p->workers), rows->cores};
+    struct work work = {NEW(double *, p->workers), rows->cores, rows->handoff};
     bool known = side_has_rows(side, rows) && rows->cores > 0;
     for (int r = 0; known && r < p->workers; r++) {
         const int32_t *at = side_ops(side, r);
@@ -95,7 +97,7 @@ static struct work work_of_rows(const struct side *side, const struct program *p
         for (int i = 0; i < p->rank[r].nins; i++)
             known &= isfinite(work.cpu[r][i]);
     }
-    return known ? work : (struct work){NULL, 0};
+    return known ? work : (struct work){0};
 }
 
 /* Predicts a script as `run` does, from the CPU times of its own measured run, if its times are in units or FLOP.
@@ -111,6 +113,8 @@ static struct side *predict_measured(const struct loading *loading, const struct
     struct side *side = side_of_program(script->name, c->program, predict_from_work(c, &work));
     side->proved = script->proved;
     side->limit = script->limit;
+    side->on.cores = work.cores;
+    side->on.serial = true;
     side->unit = "s";
     *flops = work_flops(c, &work);
     return side;

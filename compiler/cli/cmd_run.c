@@ -1,4 +1,5 @@
 /* `pianola run`: passes the compiled program to the runtime, in this process. */
+#include "../../runtime/process/turns.h"
 #include "../../runtime/store/timeline.h"
 #include "base/put_json.h"
 #include "command.h"

@@ -142,6 +142,7 @@ static const char *const report_terms[] = {
     "  link         waiting for messages in flight\n"
     "  lane         waiting while a lane is busy with something else, here or on a rank that it waits for\n"
     "  memory       waiting for bytes that another tensor still occupies\n"
+    "  core         waiting for a core while other ranks, or other programs, use all of them\n"
     "  other        waiting for nothing that the timeline shows; a prediction has none\n"
     "root           in `diff`: an operation that ends earlier or later and was not pushed by another one that does\n"
     "times          units of cost without a model, FLOP with a model, seconds with a cluster's flops or costs. The\n"

@@ -123,17 +123,18 @@ static struct took costs_of_work(const struct compile *c, const struct work *wor
 
 /* ---- the prediction ---- */
 
-/* Returns the predicted timeline. cores: number of cores that the ranks share; 0: each rank has a device of its own. */
-static struct timeline *predict(const struct compile *c, const struct took *took, double cores) {
+/* Returns the predicted timeline. work: says which cores the ranks share; NULL: each rank has a device of its own. */
+static struct timeline *predict(const struct compile *c, const struct took *took, const struct work *work) {
     struct spec sp = *c->spec;
     struct costs costs = *c->costs;
     struct job *job = NEW(struct job, costs.njobs);
     sp.machine.flops = took->flop / took->took; /* for work outside jobs: adding parts of gradients */
     sp.machine.link = sp.machine.host_link = NULL;
     sp.machine.speed = NULL;
-    sp.machine.cores = cores;
+    sp.machine.cores = work ? work->cores : 0;
+    sp.machine.handoff = work ? work->handoff : 0;
     sp.machine.threads = 1;
-    sp.machine.serial = cores > 0;
+    sp.machine.serial = sp.machine.cores > 0;
     sp.machine.message = took->message;
     costs.computes = NEW(double, costs.njobs);
     costs.exchanges = NULL;
@@ -159,12 +160,12 @@ static struct timeline *predict(const struct compile *c, const struct took *took
 struct prediction predict_from_one(const struct compile *c, const struct compile *serial, const struct trained *alone,
                                    int64_t steps) {
     struct took costs = costs_of_one(c, serial, alone);
-    return (struct prediction){predict(c, &costs, 0)->step, median(alone->makespan, steps)};
+    return (struct prediction){predict(c, &costs, NULL)->step, median(alone->makespan, steps)};
 }
 
 struct timeline *predict_from_work(const struct compile *c, const struct work *work) {
     struct took costs = costs_of_work(c, work);
-    return predict(c, &costs, work->cores);
+    return predict(c, &costs, work);
 }
 
 double work_flops(const struct compile *c, const struct work *work) {

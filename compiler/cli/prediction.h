@@ -11,8 +11,9 @@ struct prediction {
 
 /* The work of a run on the host. */
 struct work {
-    double **cpu; /* [rank][instruction]: CPU seconds, the mean of the measured steps */
-    double cores; /* cores that all ranks share */
+    double **cpu;   /* [rank][instruction]: CPU seconds, the mean of the measured steps */
+    double cores;   /* cores that all ranks share */
+    double handoff; /* seconds until a rank that gets a core runs */
 };
 /* Predicts the timeline from the work of each job, update and message. */
 struct timeline *predict_from_work(const struct compile *c, const struct work *work);

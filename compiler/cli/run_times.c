@@ -4,28 +4,8 @@
 #include "files.h"
 #include <errno.h>
 #include <math.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-/* Returns the CPU time that the control group may use per second; INFINITY: no limit. */
-static double group_limit(void) {
-    double quota, period, limit = INFINITY;
-    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "r");
-    if (f && fscanf(f, "%lf %lf", &quota, &period) == 2 && quota > 0 && period > 0)
-        limit = quota / period;
-    if (f)
-        fclose(f);
-    return limit;
-}
-
-double usable_cores(void) {
-    cpu_set_t set;
-    bool known = sched_getaffinity(0, sizeof set, &set) == 0; /* fails on more than 1024 processors */
-    double cores = known ? (double)CPU_COUNT(&set) : (double)sysconf(_SC_NPROCESSORS_ONLN);
-    return fmin(cores, group_limit());
-}
 
 int64_t run_timed(const struct rt_result *result) { return result->done - timeline_first(result->from, result->done); }
 
@@ -61,7 +41,7 @@ struct work run_work(const struct trained *trained, double cores) {
     const struct rt_result *result = &trained->result;
     const struct rt_program *p = trained->program;
     int64_t first = timeline_first(result->from, result->done);
-    struct work work = {NEW(double *, p->workers), cores};
+    struct work work = {NEW(double *, p->workers), cores, result->handoff};
     for (int r = 0; r < p->workers; r++) {
         work.cpu[r] = NEW(double, p->rank[r].nins);
         for (int64_t s = first; s < result->done; s++)
@@ -76,6 +56,7 @@ void run_timeline(const struct trained *trained, double cores, const char *path)
     const struct rt_result *result = &trained->result;
     int64_t first = timeline_first(result->from, result->done);
     double origin = INFINITY;
+    const struct timeline_on on = {cores, result->handoff};
     for (int r = 0; r < p->workers; r++)
         for (int i = 0; i < p->rank[r].nins; i++)
             origin = fmin(origin, step_stamps(trained, r, first)[i].start);
@@ -86,7 +67,7 @@ void run_timeline(const struct trained *trained, double cores, const char *path)
     timeline_head(f);
     for (int64_t step = first; step < result->done; step++)
         for (int r = 0; r < p->workers; r++)
-            timeline_rows(f, step, &p->rank[r], p->model->slices, step_stamps(trained, r, step), origin, cores);
+            timeline_rows(f, step, &p->rank[r], p->model->slices, step_stamps(trained, r, step), origin, on);
     bool ok = !ferror(f);
     if (fclose(f) != 0 || !ok)
         die("%s: no memory for the timeline", path);

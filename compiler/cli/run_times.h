@@ -3,7 +3,6 @@
 #define PIANOLA_RUN_TIMES_H
 #include "prediction.h"
 
-double usable_cores(void);                         /* how many cores this process may use at once */
 int64_t run_timed(const struct rt_result *result); /* number of steps whose times are kept */
 /* Returns the makespan of the median step, as `diff` and `show --measured` do: each instruction's end counts from the
  * first start in its step, and its median over the kept steps is taken. */

@@ -64,10 +64,14 @@ struct side {
     int64_t peak_bytes; /* on the rank with the largest arena; -1: unknown */
     double sent;        /* bytes of all messages */
     double limit;       /* memory of a rank in bytes; 0: unknown */
+    struct {
+        double cores; /* that the ranks share; 0: each rank has its own, or unknown */
+        bool serial;  /* ranks are threads, which also move messages */
+    } on;
 };
 
 /* Shares of the time of the rank that ends last; they add up to the makespan */
-enum account { ACC_WORK, ACC_DEPENDENCY, ACC_LINK, ACC_LANE, ACC_MEMORY, ACC_OTHER, NACCOUNTS };
+enum account { ACC_WORK, ACC_DEPENDENCY, ACC_LINK, ACC_LANE, ACC_MEMORY, ACC_CORE, ACC_OTHER, NACCOUNTS };
 extern const char *const account_name[NACCOUNTS];
 
 /* An operation that makes others earlier or later, and is itself pushed by none */
@@ -163,7 +167,7 @@ void diff_significance(struct diff *diff);
  * that take longer, then the rest. */
 struct diff *diff_make(struct side *a, struct side *b);
 bool diff_compares(const struct diff_op *op); /* whether its match does everything that it does */
-/* diff_cause.c: finds what each operation waited for, the critical paths, the accounts, the roots. */
+/* diff_cause.c: finds what each operation waited for, the critical paths, the accounts and the roots. */
 void diff_causes(struct diff *diff);
 bool diff_changed(const struct diff_op *op);                   /* whether more than its time changed */
 int64_t diff_shift(const struct diff *diff, int side, int op); /* how much later in B; 0 if one side lacks it */
@@ -172,6 +176,9 @@ int64_t diff_begin(const struct side *side, const struct diff_op *op);
 int64_t diff_took(const struct side *side, const struct diff_op *op); /* a RECV: since its SEND began */
 bool diff_waits_in_lane(const struct side *side, int o); /* whether o waits for its lane's previous operation */
 int diff_by_weight(const void *x, const void *y);        /* orders roots by how many they pushed, and then how far */
+/* diff_account.c: divides the time of the rank that ends last. last: the side's last operation, or -1. Returns its
+ * rank, or -1. */
+int diff_account(const struct side *side, int last, double tick, int64_t *acc);
 /* diff_undo.c: finds the causes, and the effects of causes and roots. */
 void diff_undo(struct diff *diff);
 /* diff_why.c: writes what changed and its effect, without a newline; and what a cause's operations did. */

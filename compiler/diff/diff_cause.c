@@ -4,15 +4,10 @@
  * a message or a reduction, what all its ends wait for. Its cause is the one that ended last. A wait is for data if the
  * two share a buffer that one of them writes, otherwise for memory: the bytes were another buffer's. For a timeline
  * alone, the critical path goes back along the causes from the last operation; for a program, critical_path.c finds it.
- *
- * The account of a side covers the rank that ends last. Its jobs are work. Each wait is divided along the path back
- * from the job that ends it to the wait's beginning, into other ranks' computation of what was needed, messages in
- * flight, lanes busy with something else, and memory. The pieces add up to the makespan. */
+ */
 #include "diff.h"
 #include <stdlib.h>
 #include <string.h>
-
-const char *const account_name[NACCOUNTS] = {"work", "dependency", "link", "lane", "memory", "other"};
 
 /* ---- what an operation waited for ---- */
 
@@ -214,60 +209,6 @@ static void find_waits(struct side *side) {
             side->op[i].critical = true;
 }
 
-/* ---- the account ---- */
-
-static enum account account_of(const struct diff_op *p, const struct diff_op *x, int why) {
-    if (why == BY_MEMORY)
-        return ACC_MEMORY;
-    if (why == BY_LANE && is_message(p->op) <= is_message(x->op))
-        return ACC_LANE;
-    return is_message(p->op) ? ACC_LINK : ACC_DEPENDENCY;
-}
-
-/* Divides the time from low to high, while x waited for p, along the path back from p. */
-static void account_wait(const struct side *side, int64_t *acc, int x, int p, int why, int64_t low, int64_t high) {
-    int64_t t = high;
-    for (int steps = 0; p >= 0 && t > low && steps < side->n; steps++) {
-        const struct diff_op *op = &side->op[p];
-        int64_t end = op->end > low ? op->end : low, begin = diff_begin(side, op) > low ? diff_begin(side, op) : low;
-        if (end < t) {
-            acc[ACC_OTHER] += t - end;
-            t = end;
-        }
-        if (begin < t) {
-            acc[account_of(op, &side->op[x], why)] += t - begin;
-            t = begin;
-        }
-        x = p;
-        why = op->why;
-        p = op->bind;
-    }
-    acc[ACC_OTHER] += t > low ? t - low : 0;
-}
-
-static int account_side(const struct side *side, int64_t *acc) {
-    int x = last_of(side), p = x, why = BY_DATA;
-    int64_t t = side->makespan;
-    if (x < 0)
-        return -1;
-    int rank = side->op[x].rank;
-    const struct diff_lane *lane = &side->lane[side->lane_at[rank]];
-    bool computes = lane->kind == LANE_COMPUTE; /* the compute lane is a rank's first lane */
-    for (int i = lane->first + lane->n - 1; computes && i >= lane->first; i--) {
-        const struct diff_op *op = &side->op[i];
-        int64_t end = op->end < t ? op->end : t, begin = op->start < t ? op->start : t;
-        if (end < t)
-            account_wait(side, acc, x, p, why, end, t);
-        acc[ACC_WORK] += end - begin;
-        t = begin;
-        x = i;
-        p = op->bind;
-        why = op->why;
-    }
-    account_wait(side, acc, x, p, why, 0, t);
-    return rank;
-}
-
 /* ---- roots ---- */
 
 /* Returns the node of an operation. One that both sides have is one node, with A's number; B's numbers follow A's. */
@@ -380,7 +321,7 @@ const struct root *diff_root(const struct diff *diff, int side, int op) {
 void diff_causes(struct diff *diff) {
     for (int k = 0; k < 2; k++) {
         find_waits(diff->side[k]);
-        diff->ends[k] = account_side(diff->side[k], diff->account[k]);
+        diff->ends[k] = diff_account(diff->side[k], last_of(diff->side[k]), diff->tick, diff->account[k]);
     }
     list_roots(diff);
     diff_undo(diff);

@@ -181,6 +181,8 @@ static void start_steps_at_0(struct side *side, const struct timeline_rows *rows
 
 void side_steps(struct side *side, struct timeline_rows *rows) {
     side->steps = rows;
+    side->on.cores = rows->cores;
+    side->on.serial = true; /* where cores are known, ranks are threads */
     side->unit = "s";
     set_clocks(side, rows);
     if (rows->recorded) {

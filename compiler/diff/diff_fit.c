@@ -344,8 +344,10 @@ void emit_fit(struct text *t, const struct diff *diff) {
     put(t, "\nreturn cluster {\n  stages = %d,\n  cost = function(s, op) return seconds[op] and seconds[op][s] end,\n",
         stages);
     if (work)
-        put(t, "  cores = %g, -- shared by all ranks, each of which is one thread\n  serial = true,\n",
-            side->steps->cores);
+        put(t,
+            "  cores = %g, -- shared by all ranks, each of which is one thread\n  serial = true,\n"
+            "  handoff = %s, -- seconds until a rank that gets a core runs\n",
+            side->steps->cores, rounded_text(side->steps->handoff, buf));
     double flops = flops_of(diff, side, other);
     if (flops > 0)
         put(t, "  flops = %s,\n", rounded_text(flops, buf));

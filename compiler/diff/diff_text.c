@@ -153,9 +153,7 @@ static void put_account(struct text *t, const struct diff *diff, const struct me
                    time_text((double)y * diff->tick, measure, b), signed_time(y - x, diff, measure, delta));
     if (idle)
         put(t, "\n"
-               "other: nothing known kept the rank waiting. In a measurement, ranks may share cores; a timeline "
-               "without its program\n"
-               "may not show the cause\n");
+               "other: nothing known kept the rank waiting. A timeline without its program may not show the cause\n");
 }
 
 /* Prints each group's change: its ratios, or ~ if it may be chance. */

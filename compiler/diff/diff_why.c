@@ -105,8 +105,13 @@ static bool put_parts(struct text *t, const struct diff *diff) {
 
 /* Writes how a share of the time changed. */
 static void put_share(struct text *t, enum account account, const char *time, const char *unit, bool less) {
-    static const char *const of[NACCOUNTS] = {"",           " for its dependencies", " for messages",
-                                              " for lanes", " for memory",           ", which no change explains"};
+    static const char *const of[NACCOUNTS] = {"",
+                                              " for its dependencies",
+                                              " for messages",
+                                              " for lanes",
+                                              " for memory",
+                                              " for a core",
+                                              ", which no change explains"};
     put(t, "%s %s %s %s%s", account == ACC_WORK ? "works" : "waits", time, unit, less ? "less" : "more", of[account]);
 }
 

@@ -20,6 +20,7 @@ struct timeline_rows {
     int *step;        /* step numbers; NULL: the timeline has none */
     const char *unit; /* unit of the times, as report.unit; NULL: not in the file */
     double cores;     /* cores that the ranks of a measured timeline shared; 0: not known */
+    double handoff;   /* seconds until a rank that got a core ran; 0: none, or not known */
     bool recorded;    /* by another tool: receives begin when they are posted, which may be in the step before */
     struct timeline_row {
         int rank;

@@ -25,6 +25,7 @@ static struct timeline_rows *merge_ranks(const char *dir, struct timeline_rows *
     all->step = of[0]->step;
     all->unit = of[0]->unit;
     all->cores = of[0]->cores;
+    all->handoff = of[0]->handoff;
     all->row = NEW(struct timeline_row, (size_t)all->n * (size_t)all->nsteps);
     for (int k = 0, at = 0; k < all->nsteps; k++)
         for (int r = 0; r < n; at += of[r++]->n) {

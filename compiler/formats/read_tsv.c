@@ -1,7 +1,7 @@
 /* Reads timeline.tsv as emit_tsv writes it, and also without the column `unit`, which earlier versions lacked. Also
  * reads measured timelines: these have a leading column `step`, and repeat the same rows for each step, except for the
  * times, which are in seconds. They may end with the columns `cpu`, the CPU seconds of each instruction, and `cores`,
- * the number of cores that the ranks shared.
+ * the number of cores that the ranks shared, and `handoff`, the mean seconds until a rank that got a core ran.
  *
  * The format is strict: tab-separated columns, empty only if they do not apply, and rows by step, rank, lane and start.
  * Reads in one pass, with memory proportional to the number of lines. */
@@ -21,6 +21,7 @@ struct table {
     int n, first; /* rows read; the current step's first row */
     bool units;   /* whether there is a column `unit`; */
     bool cpu;     /* and columns cpu and cores after it */
+    bool handoff; /* and a column handoff */
     size_t cap_step;
     const char *lane; /* the previous row's lane: its text in the source, its length, and a copy in the arena */
     size_t nlane;
@@ -176,17 +177,27 @@ static void read_unit(struct table *table) {
     table->rows->unit = unit[u];
 }
 
-/* Reads the columns cpu and cores, either of which may be empty. The cores are the previous row's. */
+/* Reads a number that is the same in all rows, or empty in all. */
+static double read_constant(struct table *table, const char *name, const char *what, double before) {
+    struct reader *in = &table->in;
+    const char *at = in->p;
+    double x = *at == '\t' || *at == '\n' || !*at ? 0 : read_decimal(in, name, what);
+    if (table->n > 0 && x != before)
+        FAIL(in, at, "column '%s': expected the same number in all rows, or none", name);
+    return x;
+}
+
+/* Reads the columns cpu, cores and handoff, each of which may be empty. */
 static void read_cpu(struct table *table, struct timeline_row *row) {
     struct reader *in = &table->in;
     column_end(in, "unit");
     row->cpu = *in->p == '\t' ? NAN : read_decimal(in, "cpu", "seconds");
     column_end(in, "cpu");
-    const char *at = in->p;
-    double cores = *at == '\n' || !*at ? 0 : read_decimal(in, "cores", "a number of cores");
-    if (table->n > 0 && cores != table->rows->cores)
-        FAIL(in, at, "column 'cores': expected the same number in all rows, or none");
-    table->rows->cores = cores;
+    table->rows->cores = read_constant(table, "cores", "a number of cores", table->rows->cores);
+    if (!table->handoff)
+        return;
+    column_end(in, "cores");
+    table->rows->handoff = read_constant(table, "handoff", "seconds", table->rows->handoff);
 }
 
 /* ---- steps ---- */
@@ -306,10 +317,12 @@ struct timeline_rows *read_tsv(const char *file, const char *src) {
     bool good = read_if(&table.in, header);
     table.units = read_if(&table.in, "\tunit");
     table.cpu = rows->step && table.units && read_if(&table.in, "\tcpu\tcores");
+    table.handoff = table.cpu && read_if(&table.in, "\thandoff");
     if (!good || !read_if(&table.in, "\n"))
-        FAIL(&table.in, table.in.start,
-             "expected the header of a timeline: rank, lane, start, end, op, stage, batch, peer, bytes, unit, "
-             "separated by tabs; a measured timeline has step before them, and may have cpu, cores after them");
+        FAIL(
+            &table.in, table.in.start,
+            "expected the header of a timeline: rank, lane, start, end, op, stage, batch, peer, bytes, unit, "
+            "separated by tabs; a measured timeline has step before them, and may have cpu, cores, handoff after them");
     table.in.start = table.in.p;
     table.in.line = 2;
     size_t lines = 0;

@@ -105,6 +105,7 @@ struct machine {
     double cores;           /* cores that all ranks share; 0: each rank has enough of its own */
     int threads;            /* threads that a job runs in */
     bool serial;            /* a rank is one thread, which does its jobs and moves its messages one by one */
+    double handoff;         /* seconds until a rank that gets a core runs, if serial */
     double *message;        /* seconds that moving a message takes, by its id, if serial; NULL: by the links */
     double *took;           /* measured seconds, [stage * NOPS + op]; NAN: not measured. NULL: no measurements */
 };

@@ -74,4 +74,12 @@ bool cores_are_shared(const struct spec *sp); /* whether ranks are threads, or u
 void run_shared(const struct shared_run *run);
 void shared_steady(const struct compile *c);
 double shared_noisy(const struct sim *sim, const struct compile *c, uint64_t draw);
+
+/* sim_follows.c. The followers of an instruction on its rank: next[at[i] .. at[i + 1]), once it has ended or, for
+ * ~next, once its lane is free again. */
+struct follows {
+    int32_t *at, *next;
+    int32_t *need; /* per instruction: number of instructions of its section that it follows */
+};
+struct follows follows_of(const struct sim *sim, int r); /* of rank r's instructions */
 #endif

@@ -10,7 +10,9 @@
  *
  * With machine.serial, a rank is one thread that does all of its work, like the replay on a CPU
  * (runtime/device/replay.c): of the instructions that can start, it takes the one issued first. The side that comes
- * last to a message moves its bytes, on its own core.
+ * last to a message moves its bytes, on its own core. If there are more ranks than cores, they take turns, as in
+ * runtime/process/turns.c: a rank keeps its core until it has to wait for another rank, and then the rank that has been
+ * ready for the longest time gets it.
  *
  * A job's duration depends on the other ranks, so a walk in the global order (sim.c) cannot compute it. Here time
  * advances from event to event. An instruction starts when everything that it would wait for in sim.c has ended. */
@@ -24,14 +26,7 @@ struct place {
     int32_t rank, i;
 };
 
-/* The followers of an instruction on its rank: next[at[i] .. at[i + 1]), once it has ended or, for ~next, once its lane
- * is free again. */
-struct follows {
-    int32_t *at, *next;
-    int32_t *need; /* per instruction: number of instructions of its section that it follows */
-};
-
-enum event { FREES, ENDS }; /* a lane becomes free; an instruction ends */
+enum event { FREES, ENDS, RUNS }; /* a lane becomes free; an instruction ends; a rank that got a core runs */
 struct due {
     double t;
     int64_t nth; /* breaks ties */
@@ -47,6 +42,8 @@ HEAP(queue, int32_t, issued_before)
 struct thread {
     struct queue queue;
     bool busy;
+    bool waits; /* for its turn */
+    bool has;   /* its turn */
 };
 
 struct shared {
@@ -63,7 +60,11 @@ struct shared {
     int32_t *of_at;
     struct place *ready; /* a stack of instructions to start now */
     size_t nready, ready_capacity;
-    struct thread *thread;       /* per rank; NULL: lanes work side by side */
+    struct thread *thread; /* per rank; NULL: lanes work side by side */
+    struct queued {
+        int free;            /* cores for ranks that are threads */
+        int *rank, first, n; /* a ring of ranks that wait for their turns, longest first */
+    } turns;
     struct dues running, moving; /* by the clock of work, and by time */
     double now, work;            /* the time; the clock of work */
     int64_t nth;
@@ -74,59 +75,6 @@ struct shared {
 bool cores_are_shared(const struct spec *sp) {
     return sp->machine.serial ||
            (sp->machine.cores > 0 && sp->machine.cores < (double)sp->workers * sp->machine.threads);
-}
-
-/* ---- what follows what ---- */
-
-/* A pass over what instructions follow: counts, or fills in. frees: until the lane is free. */
-typedef void note(struct follows *f, int32_t before, int32_t i, bool frees);
-
-static void count_follower(struct follows *f, int32_t before, int32_t i, bool frees) {
-    (void)frees;
-    f->at[before + 2]++;
-    f->need[i]++;
-}
-
-static void add_follower(struct follows *f, int32_t before, int32_t i, bool frees) {
-    f->next[f->at[before + 1]++] = frees ? ~i : i;
-}
-
-/* Notes what instructions of rank r follow within their sections. Of an overlapped pair, the first follows what either
- * does, and starts both. */
-static void walk_rank(const struct sim *sim, int r, struct follows *f, note *note) {
-    const struct rank *k = &sim->p->rank[r];
-    struct scratch scratch = scratch_begin();
-    int32_t *last = NEW(int32_t, k->nlanes); /* per lane: 1 + its last instruction so far */
-    for (int32_t i = 0; i < k->nins; i++) {
-        const struct instr *x = &k->ins[i];
-        bool second = i > 0 && sim_leads_pair(sim, x - 1);
-        int section = section_of(k, i), beside = sim->sibling[r][x->lane];
-        int32_t at = second ? i - 1 : i, before = second ? -1 : last[x->lane] - 1;
-        int32_t other = beside >= 0 ? last[beside] - 1 : -1;
-        if (before >= 0 && section_of(k, before) == section)
-            note(f, before, at, sim_follows_edge(k, x));
-        if (other >= 0 && section_of(k, other) == section)
-            note(f, other, at, false);
-        for (uint32_t w = x->wait; w < x->wait + x->nwait; w++)
-            if (section_of(k, k->wait[w]) == section)
-                note(f, k->wait[w], at, false);
-        last[x->lane] = i + 1;
-    }
-    scratch_end(scratch);
-}
-
-static struct follows follows_of(const struct sim *sim, int r) {
-    int32_t n = sim->p->rank[r].nins;
-    struct follows f = {.at = NEW(int32_t, n + 2), .need = NEW(int32_t, n)};
-    walk_rank(sim, r, &f, count_follower);
-    for (int32_t i = 0; i <= n; i++)
-        f.at[i + 1] += f.at[i];
-    f.next = NEW(int32_t, f.at[n + 1]);
-    walk_rank(sim, r, &f, add_follower);
-    for (int32_t i = 1; i < n; i++)
-        if (sim_leads_pair(sim, &sim->p->rank[r].ins[i - 1]))
-            f.need[i] = 1; /* it never starts by itself */
-    return f;
 }
 
 static void find_sides(struct shared *s) {
@@ -282,11 +230,58 @@ static void start(struct shared *s, struct place at) {
         start_alone(s, at);
 }
 
-/* Starts what a rank's thread can start. */
-static void serve(struct shared *s, int r) {
+/* ---- turns ---- */
+
+/* Gives a rank a core, on which it runs after the time of a handoff; at the start of a step, at once. */
+static void begin_turn(struct shared *s, int r) {
+    s->thread[r].has = true;
+    if (s->now == 0 || s->sp->machine.handoff == 0)
+        return;
+    s->thread[r].busy = true;
+    push_moving(s, s->now + s->sp->machine.handoff, (struct place){r, -1}, RUNS);
+}
+
+/* Gives a rank that is ready its turn, or queues it. */
+static void ask_core(struct shared *s, int r) {
     struct thread *thread = &s->thread[r];
-    while (!thread->busy && thread->queue.n > 0)
-        start(s, (struct place){r, queue_pop(&thread->queue)});
+    if (s->turns.free > 0) {
+        s->turns.free--;
+        begin_turn(s, r);
+    } else if (!thread->waits) {
+        s->turns.rank[(s->turns.first + s->turns.n++) % s->p->workers] = r;
+        thread->waits = true;
+    }
+}
+
+/* Ends rank r's turn. Returns the rank that has waited longest for one, or -1. */
+static int leave_core(struct shared *s, int r) {
+    struct queued *turns = &s->turns;
+    s->thread[r].has = false;
+    turns->free++;
+    if (turns->n == 0)
+        return -1;
+    int next = turns->rank[turns->first];
+    turns->first = (turns->first + 1) % s->p->workers;
+    turns->n--;
+    s->thread[next].waits = false;
+    return next;
+}
+
+/* Starts what a rank's thread can start in its turn. If that is nothing, ends the turn and serves the next rank. */
+static void serve(struct shared *s, int r) {
+    while (r >= 0) {
+        struct thread *thread = &s->thread[r];
+        if (!thread->has && thread->queue.n > 0)
+            ask_core(s, r);
+        while (thread->has && !thread->busy && thread->queue.n > 0)
+            start(s, (struct place){r, queue_pop(&thread->queue)});
+        r = thread->has && !thread->busy ? leave_core(s, r) : -1;
+    }
+}
+
+static int count_turns(const struct spec *sp) {
+    double most = sp->machine.cores > 0 ? ceil(sp->machine.cores / sp->machine.threads) : sp->workers;
+    return (int)fmin(fmax(most, 1), sp->workers);
 }
 
 /* ---- passes ---- */
@@ -351,8 +346,9 @@ static void start_ready(struct shared *s) {
         start(s, s->ready[--s->nready]);
     for (size_t i = 0; i < s->nready; i++)
         queue_push(&s->thread[s->ready[i].rank].queue, s->ready[i].i);
-    for (; s->nready > 0; s->nready--)
-        serve(s, s->ready[s->nready - 1].rank);
+    for (size_t i = 0; i < s->nready; i++) /* starting nothing makes anything ready */
+        serve(s, s->ready[i].rank);
+    s->nready = 0;
 }
 
 /* Ends the sides of a message, the jobs of a pair, or a single instruction. */
@@ -383,6 +379,11 @@ static void finish_move(struct shared *s) {
     struct due due = dues_pop(&s->moving);
     if (due.event == FREES) {
         let_follow(s, due.place, true);
+        return;
+    }
+    if (due.event == RUNS) {
+        s->thread[due.place.rank].busy = false;
+        serve(s, due.place.rank);
         return;
     }
     set_end(s, due.place);
@@ -429,8 +430,11 @@ void run_shared(const struct shared_run *run) {
         s.follows[r] = follows_of(&s.sim, r);
         s.need[r] = NEW(int32_t, p->rank[r].nins);
     }
-    if (s.sp->machine.serial)
+    if (s.sp->machine.serial) {
         s.thread = NEW(struct thread, p->workers);
+        s.turns.rank = NEW(int, p->workers);
+        s.turns.free = count_turns(s.sp);
+    }
     find_sides(&s);
     run->tl->makespan = 0;
     run_shared_sim(&s);

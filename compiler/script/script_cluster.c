@@ -1,11 +1,12 @@
-/* Turns cluster { link, speed, memory, flops, cost, stages, host_link, host_memory, cores, threads, serial } into links
- * between all pairs of ranks and to host memory, the speed of each rank, shared cores, and measured job times. */
+/* Turns cluster { link, speed, memory, flops, cost, stages, host_link, host_memory, cores, threads, serial, handoff }
+ * into links between all pairs of ranks and to host memory, the speed of each rank, shared cores, and measured job
+ * times. */
 #include "script.h"
 #include <limits.h>
 #include <math.h>
 
-const char *const cluster_fields[] = {"link",      "speed",       "memory", "flops",   "cost",   "stages",
-                                      "host_link", "host_memory", "cores",  "threads", "serial", NULL};
+const char *const cluster_fields[] = {"link",        "speed", "memory",  "flops",  "cost",    "stages", "host_link",
+                                      "host_memory", "cores", "threads", "serial", "handoff", NULL};
 
 static double number_at(lua_State *L, int index) {
     return lua_type(L, index) == LUA_TNUMBER ? lua_tonumber(L, index) : NAN;
@@ -160,7 +161,16 @@ static void share_cores(struct script *script, const struct table *table, struct
     if (serial != LUA_TNIL && serial != LUA_TBOOLEAN)
         field_fail(L, table->line, "serial", "'serial' must be true or false, not %s", describe(L, -1));
     sp->machine.serial = lua_toboolean(L, -1);
-    lua_pop(L, 2);
+    int handoff = push_field(table, "handoff");
+    sp->machine.handoff = lua_tonumber(L, -1);
+    if (handoff != LUA_TNIL && (handoff != LUA_TNUMBER || !(sp->machine.handoff >= 0) || isinf(sp->machine.handoff)))
+        field_fail(L, table->line, "handoff", "'handoff' must be a number of seconds, at least 0, not %s",
+                   describe(L, -1));
+    lua_pop(L, 3);
+    if (sp->machine.handoff > 0 && !sp->machine.serial)
+        field_fail(L, table->line, "handoff",
+                   "'handoff' is the time until a rank that gets a core runs, but the ranks are no threads that take "
+                   "turns; add serial = true");
     sp->machine.threads = threads ? integer_field(table, "threads", 1, INT_MAX) : 1;
     if (threads && sp->machine.cores == 0)
         field_fail(L, table->line, "threads",

@@ -195,7 +195,7 @@ static void mpi_idle(void *link, struct replay *re) {
 }
 
 bool mpi_open(struct world *world, const struct launch *how, char *why, size_t nwhy) {
-    static const struct host_transport messages = {mpi_message, mpi_collective, mpi_idle};
+    static const struct host_transport messages = {mpi_message, mpi_collective, mpi_idle, NULL, NULL};
     struct mpi *mpi = calloc(1, sizeof *mpi);
     int level, rank;
     if (!mpi) {

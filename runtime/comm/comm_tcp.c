@@ -355,7 +355,7 @@ static void tcp_idle(void *link, struct replay *re) {
         continue_sum(tcp);
 }
 
-static const struct host_transport comm_tcp = {tcp_message, tcp_collective, tcp_idle};
+static const struct host_transport comm_tcp = {tcp_message, tcp_collective, tcp_idle, NULL, NULL};
 
 /* ---- from the first rank to the last ---- */
 

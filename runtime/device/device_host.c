@@ -173,6 +173,16 @@ static bool host_meet(struct replay *re, const struct rt_instr *x) {
 
 static void host_idle(struct replay *re) { self(re)->transport->idle(self(re)->link, re); }
 
+static void host_begin_turn(struct replay *re) {
+    if (self(re)->transport->begin)
+        self(re)->transport->begin(self(re)->link, re);
+}
+
+static void host_end_turn(struct replay *re) {
+    if (self(re)->transport->end)
+        self(re)->transport->end(self(re)->link, re);
+}
+
 const struct device host_device = {
     .wait = host_wait,
     .launch = host_launch,
@@ -181,6 +191,8 @@ const struct device host_device = {
     .clock = host_clock,
     .stamp = host_stamp,
     .idle = host_idle,
+    .begin = host_begin_turn,
+    .end = host_end_turn,
 };
 
 /* Returns n zeroed, page-aligned objects, or NULL if there is no memory. Large allocations use pages of 2 MiB where the

@@ -10,6 +10,8 @@ struct host_transport {
     bool (*message)(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end);
     bool (*collective)(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end);
     void (*idle)(void *link, struct replay *re); /* returns when something may have changed for the rank */
+    void (*begin)(void *link, struct replay *re); /* begin and end: as in struct device */
+    void (*end)(void *link, struct replay *re);
 };
 
 struct host_rank {

@@ -98,10 +98,14 @@ bool replay_run(struct replay *re) {
 }
 
 void replay_step(struct replay *re) {
+    if (re->device->begin)
+        re->device->begin(re);
     for (int64_t pass = 0; pass < passes_of(re->program); pass++) {
         replay_begin(re, pass);
         while (!replay_run(re))
             re->device->idle(re);
     }
+    if (re->device->end)
+        re->device->end(re);
     re->runs++;
 }

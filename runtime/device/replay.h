@@ -19,6 +19,9 @@ struct device {
     /* Reads when instruction i ran in this step. Returns false if that is not known. */
     bool (*stamp)(struct replay *re, int32_t i, double *start, double *end);
     void (*idle)(struct replay *re); /* Waits; called when every lane waits for another rank. */
+    /* Begins and ends a run of the streams, for ranks that take turns on cores. NULL: nothing to do. */
+    void (*begin)(struct replay *re);
+    void (*end)(struct replay *re);
 };
 
 /* The section that a pass of a step runs: what precedes the period, the period itself (once per repetition), or what

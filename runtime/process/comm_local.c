@@ -1,16 +1,14 @@
 /* Messages between ranks of one process.
  *
  * Each time a message is sent, its flag has three states: the sender has come, the receiver has come, moved. The side
- * that comes second copies the tensor between the planned offsets of the two arenas. No thread blocks on a lock or
- * waits for another to wake and copy; a rank with nothing else to do sleeps on its bell. */
+ * that comes second copies the tensor between the planned offsets of the two arenas. No thread waits for another to
+ * wake and copy; a rank with nothing else to do gives its turn to others (turns.h). */
 #include "comm_local.h"
+#include "turns.h"
 #include <assert.h>
-#include <linux/futex.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 enum { SENDER_CAME = 1, RECEIVER_CAME = 2, MOVED = 3, STATES = 4 }; /* states of a message, in each turn */
 
@@ -24,17 +22,12 @@ struct meeting {                        /* meeting point of a message's two side
     struct member *member;              /* collective: its members */
     double start, end;                  /* written by the side that moves the tensor */
 };
-struct bell {
-    _Alignas(64) _Atomic uint32_t rung;
-    _Atomic uint32_t asleep;
-};
 struct local {
     const struct rt_program *p;
     char **arena; /* one per rank */
     struct meeting *meeting;
-    struct bell *bell;
     struct member *member;
-    uint32_t *heard; /* per rank: its bell's count when it last began to try its lanes */
+    struct turns *turns;
 };
 
 struct local *local_open(const struct rt_program *p) {
@@ -44,18 +37,16 @@ struct local *local_open(const struct rt_program *p) {
     local->p = p;
     local->arena = calloc((size_t)p->workers, sizeof *local->arena);
     local->meeting = aligned_alloc(64, sizeof *local->meeting * (size_t)(p->nmsgs + 1));
-    local->bell = aligned_alloc(64, sizeof *local->bell * (size_t)p->workers);
     int64_t members = 0;
     for (int i = 0; i < p->nmsgs; i++)
         members += p->msg[i].n;
     local->member = calloc((size_t)members + 1, sizeof *local->member);
-    local->heard = calloc((size_t)p->workers, sizeof *local->heard);
-    if (!local->arena || !local->meeting || !local->bell || !local->member || !local->heard) {
+    local->turns = turns_open(p->workers, usable_cores());
+    if (!local->arena || !local->meeting || !local->member || !local->turns) {
         local_close(local);
         return NULL;
     }
     memset(local->meeting, 0, sizeof *local->meeting * (size_t)(p->nmsgs + 1));
-    memset(local->bell, 0, sizeof *local->bell * (size_t)p->workers);
     struct member *next = local->member;
     for (int i = 0; i < p->nmsgs; next += p->msg[i++].n)
         local->meeting[i].member = next;
@@ -75,30 +66,16 @@ void local_close(struct local *local) {
     free(local->arena);
     free(local->meeting);
     free(local->member);
-    free(local->heard);
-    free(local->bell);
+    if (local->turns)
+        turns_close(local->turns);
     free(local);
 }
 
-static void ring(struct local *local, int rank) {
-    struct bell *bell = &local->bell[rank];
-    atomic_fetch_add(&bell->rung, 1);
-    if (atomic_load(&bell->asleep))
-        syscall(SYS_futex, &bell->rung, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-}
+double local_handoff(const struct local *local) { return turns_handoff(local->turns); }
 
-/* Sleeps until the bell rings. Every lane has been tried since the bell was last read; if the bell has rung since then,
- * returns at once. */
-static void local_idle(void *link, struct replay *re) {
-    struct local *local = link;
-    struct bell *bell = &local->bell[re->rank];
-    uint32_t heard = local->heard[re->rank];
-    atomic_store(&bell->asleep, 1);
-    while (atomic_load(&bell->rung) == heard)
-        syscall(SYS_futex, &bell->rung, FUTEX_WAIT_PRIVATE, heard, NULL, NULL, 0);
-    atomic_store(&bell->asleep, 0);
-    local->heard[re->rank] = atomic_load(&bell->rung);
-}
+static void local_begin(void *link, struct replay *re) { turns_begin(((struct local *)link)->turns, re->rank); }
+static void local_end(void *link, struct replay *re) { turns_end(((struct local *)link)->turns, re->rank); }
+static void local_idle(void *link, struct replay *re) { turns_wait(((struct local *)link)->turns, re->rank); }
 
 static bool local_message(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
     struct local *local = link;
@@ -123,7 +100,7 @@ static bool local_message(void *link, struct replay *re, const struct rt_instr *
         *start = meeting->start;
         *end = meeting->end;
         atomic_store(&meeting->state, base + MOVED);
-        ring(local, sends ? m->rank[1] : m->rank[0]);
+        turns_wake(local->turns, sends ? m->rank[1] : m->rank[0]);
         return true;
     }
     *start = meeting->start;
@@ -217,7 +194,7 @@ static bool local_collective(void *link, struct replay *re, const struct rt_inst
             meeting->end = re->device->clock(re);
             atomic_store(&meeting->done, re->turn + 1);
             for (int i = 0; i < m->n; i++)
-                ring(local, m->rank[i]);
+                turns_wake(local->turns, m->rank[i]);
         }
     }
     if (atomic_load(&meeting->done) <= re->turn)
@@ -229,4 +206,4 @@ static bool local_collective(void *link, struct replay *re, const struct rt_inst
     return true;
 }
 
-const struct host_transport host_local = {local_message, local_collective, local_idle};
+const struct host_transport host_local = {local_message, local_collective, local_idle, local_begin, local_end};

@@ -1,5 +1,4 @@
-/* Ranks that are threads of one process: they meet (comm/world.h) in memory that they share. At each step, a rank
- * leaves a core that more ranks share than need to. */
+/* Ranks that are threads of one process: they meet (comm/world.h) in memory that they share. */
 #ifndef PIANOLA_THREADS_H
 #define PIANOLA_THREADS_H
 #include "comm/world.h"

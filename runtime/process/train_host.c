@@ -11,6 +11,8 @@ char **host_train(const struct rt_run *run) {
     if (!local)
         rank_error(NULL, "no memory for messages");
     char **arena = train_threads(run, &messages, NULL);
+    if (run->result)
+        run->result->handoff = local_handoff(local);
     local_close(local);
     return arena;
 }

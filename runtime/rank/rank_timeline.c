@@ -44,7 +44,8 @@ static bool write_rows(struct rank_run *run, int64_t steps, char *why, size_t nw
     if (f)
         timeline_head(f);
     for (int64_t s = timeline_first(run->from, steps); f && s < steps; s++)
-        timeline_rows(f, s, own_rank(run), run->program.model->slices, rank_times(run, s), run->origin, 0);
+        timeline_rows(f, s, own_rank(run), run->program.model->slices, rank_times(run, s), run->origin,
+                      (struct timeline_on){0, 0});
     if (!f || ferror(f) || fclose(f) != 0)
         rank_error(run->self, "no memory for the timeline");
     path_of(path, run, run->world.rank);

@@ -54,6 +54,8 @@ static void enqueue_step(struct rank_run *run, struct training *training, int64_
  * previous one. */
 static void run_step(struct rank_run *run, struct training *training) {
     int64_t step = training->step;
+    if (rank_keeps(run, step)) /* steps whose times are kept begin together, as predictions assume */
+        world_verdict(&run->world, true, NULL);
     training->pulse[INTS] = watch_signal() == SIGINT;
     training->pulse[TERMS] = watch_signal() == SIGTERM;
     training->pulse[NONFINITE] = run->replay->bad.step > 0;

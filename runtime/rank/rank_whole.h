@@ -21,6 +21,7 @@ struct rt_result {
     struct rt_routed routed;
     struct nonfinite bad; /* the first number that is not finite */
     int signal;           /* the signal that ended the run early; 0: none */
+    double handoff;       /* turns_handoff, on the host */
 };
 struct rt_run {
     const struct rt_program *program;

@@ -2,7 +2,7 @@
 #include <math.h>
 
 void timeline_head(FILE *f) {
-    fputs("step\trank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\tunit\tcpu\tcores\n", f);
+    fputs("step\trank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\tunit\tcpu\tcores\thandoff\n", f);
 }
 
 /* Writes a column, which is empty if it does not apply. */
@@ -13,7 +13,7 @@ static void write_column(FILE *f, int64_t value, bool applies, char after) {
 }
 
 void timeline_rows(FILE *f, int64_t step, const struct rt_rank *k, int32_t slices, const struct rt_stamp *stamp,
-                   double origin, double cores) {
+                   double origin, struct timeline_on on) {
     for (int32_t c = 0; c < k->nins; c++) {
         int32_t i = k->lane_ins[c]; /* one lane after the other; each runs in order, so rows are also in order of
                                      * start */
@@ -32,8 +32,10 @@ void timeline_rows(FILE *f, int64_t step, const struct rt_rank *k, int32_t slice
         if (!isnan(stamp[i].cpu))
             fprintf(f, "%.9f", stamp[i].cpu);
         fputc('\t', f);
-        if (cores > 0)
-            fprintf(f, "%g", cores);
+        if (on.cores > 0)
+            fprintf(f, "%g\t%.9f", on.cores, on.handoff);
+        else
+            fputc('\t', f);
         fputc('\n', f);
     }
 }

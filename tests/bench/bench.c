@@ -96,7 +96,8 @@ static double stopped(struct replay *z) {
     return 0;
 }
 static void stay(struct replay *z) { (void)z; }
-static const struct device null_device = {ended, nothing, yes, note, stopped, NULL, stay};
+static const struct device null_device = {
+    .wait = ended, .launch = nothing, .meet = yes, .record = note, .clock = stopped, .idle = stay};
 
 static void replay_core(const char *schedule, const char *workers) {
     const char *set[] = {format("workers=%s", workers), "batches=64"};

@@ -18,7 +18,7 @@ check_timeline() {
             for (k = 1; k <= m; k++) if (rows[f[k]] != n) print "step " f[k] " has " rows[f[k]] " rows, not " n
             if (order != steps) print "steps " order " instead of " steps
         }' "$2" - | head -n 5)"
-    expect "$1: headers" "step rank lane start end op stage batch peer bytes unit cpu cores" "$(head -qn 1 "${@:5}" | sort -u | tr '\t' ' ')"
+    expect "$1: headers" "step rank lane start end op stage batch peer bytes unit cpu cores handoff" "$(head -qn 1 "${@:5}" | sort -u | tr '\t' ' ')"
     expect "$1: times" "" "$(tail -qn +2 "${@:5}" | awk -F '\t' -v apart="$4" '
         !(($2, $1) in first) { first[$2, $1] = $4 }
         $4 > $5 || $4 < last[$2, $3] { print $0 ": begins too early" }

@@ -4,10 +4,16 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-enum { ALONE = 1 << 20 }; /* the timeline without the program */
+enum {
+    ALONE = 1 << 20, /* the timeline without the program */
+    CORES = 1 << 21, /* ranks are threads that share two cores */
+};
 
 static struct side *drawn(const char *name, uint64_t seed, int flags, double scale) {
-    struct spec *sp = draw_spec(seed, flags & ~ALONE);
+    struct spec *sp = draw_spec(seed, flags & ~(ALONE | CORES));
+    sp->machine.cores = flags & CORES ? 2 : 0;
+    sp->machine.threads = 1;
+    sp->machine.serial = flags & CORES;
     struct costs *costs = draw_stages(sp);
     for (int j = 0; j < sp->njobs; j++)
         costs->computes[j] *= scale;
@@ -18,8 +24,12 @@ static struct side *drawn(const char *name, uint64_t seed, int flags, double sca
     mem_of(sp, p);
     lanes_sync(p);
     struct timeline *tl = sim_of(sp, costs, p);
-    if (!(flags & ALONE))
-        return side_of_program(name, p, tl);
+    if (!(flags & ALONE)) {
+        struct side *side = side_of_program(name, p, tl);
+        side->on.cores = sp->machine.cores;
+        side->on.serial = sp->machine.serial;
+        return side;
+    }
     struct text t = {0};
     emit_tsv(&t, p, tl, "F");
     return side_of_rows(name, read_tsv("t.tsv", t.s));
@@ -113,13 +123,14 @@ static void compare(int first, int seeds, int flags, double scale) {
     }
 }
 
-/* Tries 1,000 pairs; a scale of 1/3 makes times that are no binary fractions. */
+/* Tries 1,200 pairs; a scale of 1/3 makes times that are no binary fractions. */
 Test(diff, random_pairs) {
     compare(0, 200, 0, 1);
     compare(1000, 200, ORDERS | LATENCY, 1.0 / 3);
     compare(2000, 200, ORDERS | BANDWIDTH, 0.1);
     compare(3000, 200, ORDERS | BANDWIDTH | COARSE, 1.0 / 3);
     compare(4000, 200, ORDERS | BANDWIDTH | COARSE | PAIRS, 1.0 / 3);
+    compare(5000, 200, BANDWIDTH | CORES, 0.1);
     for (int i = 0; i < NACCOUNTS; i++)
         cr_assert(i == ACC_OTHER || seen[i] > 20, "%s: %d", account_name[i], (int)seen[i]);
 }

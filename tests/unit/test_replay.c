@@ -86,7 +86,12 @@ static void fake_idle(struct replay *re) {
     self(re)->idles++;
 }
 
-static const struct device fake = {fake_wait, fake_launch, fake_meet, fake_record, fake_clock, NULL, fake_idle};
+static const struct device fake = {.wait = fake_wait,
+                                   .launch = fake_launch,
+                                   .meet = fake_meet,
+                                   .record = fake_record,
+                                   .clock = fake_clock,
+                                   .idle = fake_idle};
 
 enum { MOST_WAITS = 9 };
 

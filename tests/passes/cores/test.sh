@@ -18,8 +18,8 @@ return schedule { workers = 2, stages = 2, batches = 2,
   cost = function(s, b, d) return 1 end }
 LUA
 cat >"$room/cluster.lua" <<'LUA'
-local p = params { cores = 1000.0, threads = 1, serial = false, latency = 0.0, bandwidth = math.huge }
-return cluster { cores = p.cores, threads = p.threads, serial = p.serial,
+local p = params { cores = 1000.0, threads = 1, serial = false, handoff = 0.0, latency = 0.0, bandwidth = math.huge }
+return cluster { cores = p.cores, threads = p.threads, serial = p.serial, handoff = p.handoff,
   link = function() return p.latency, p.bandwidth end }
 LUA
 
@@ -41,6 +41,27 @@ expect "two threads a job" "$(jobs "$room/apart.lua" $on -D cores=1.0)" "$(jobs 
 # A core and a half: 3 jobs at 1/2, 2 at 3/4, 1 at 1. F0 ends at 2, B0 and F1 at 4, F2 at 4 + 1/(3/4), B1 1/(3/4) later.
 expect "one and a half cores" "F 0 2, B 2 4, F 0 4, B 4 6.66667, F 0 5.33333, B 5.33333 8.66667" \
     "$(jobs "$room/apart.lua" $on -D cores=1.5)"
+# Ranks that are threads take turns. Two of them have cores, and keep them until they have nothing to do; rank 2 comes
+# after rank 0.
+expect "turns on two cores" "F 0 1, B 1 2, F 0 2, B 2 4, F 2 5, B 5 8" \
+    "$(jobs "$room/apart.lua" $on -D cores=2.0 -D serial=true)"
+expect "turns on one core" "F 0 1, B 1 2, F 2 4, B 4 6, F 6 9, B 9 12" \
+    "$(jobs "$room/apart.lua" $on -D cores=1.0 -D serial=true)"
+# A core and a half: two turns, at 3/4 while both run. Rank 0 ends at 2/(3/4), when rank 2 begins. Rank 1 ends at
+# 4/(3/4), when rank 2 has 1 of its 3 left, which takes 1.
+expect "turns on one and a half cores" "F 0 1.33333, B 1.33333 2.66667, F 0 2.66667, B 2.66667 5.33333, F 2.66667 6.33333, B 6.33333 9.33333" \
+    "$(jobs "$room/apart.lua" $on -D cores=1.5 -D serial=true)"
+# A rank runs half a unit after it got the core that another one left.
+expect "turns and the time between them" "F 0 1, B 1 2, F 2.5 4.5, B 4.5 6.5, F 7 10, B 10 13" \
+    "$(jobs "$room/apart.lua" $on -D cores=1.0 -D serial=true -D handoff=0.5)"
+# Rank 1's backward waits for rank 2's forward, which rank 2 sends without ending its turn.
+cat >"$room/waits.lua" <<'LUA'
+return schedule { workers = 3, stages = 3, batches = 1,
+  w = function(s) return s, s end, n = function(s, b, d) return b end, cost = function(s) return 1 end,
+  pred = function(s, b, d) return d == "F" and {} or s == 1 and { { 1, b, "F" }, { 2, b, "F" } } or { { s, b, "F" } } end }
+LUA
+expect "a rank that waits lets another run" "F 0 1, B 1 2, F 2 3, B 5 6, F 3 4, B 4 5" \
+    "$(jobs "$room/waits.lua" $on -D cores=1.0 -D serial=true)"
 expect "the work bound divides the work among the cores" 12 "$(figure bound_work "$room/apart.lua" $on -D cores=1.0)"
 
 # A message of 1 byte at 1 byte a unit. If it runs beside the jobs, rank 0's second forward starts at 1. If rank 0's
@@ -73,7 +94,7 @@ done
 expect "deterministic" "" "$(cmp "$room/a" "$room/b")"
 
 # mistakes
-for wrong in 'cores = 0' 'cores = "2"' 'threads = 2' 'cores = 2, threads = 0' 'cores = 2, serial = 1'; do
+for wrong in 'cores = 0' 'cores = "2"' 'threads = 2' 'cores = 2, threads = 0' 'cores = 2, serial = 1' 'cores = 2, handoff = 1' 'serial = true, handoff = -1'; do
     echo "return cluster { $wrong }" >"$room/wrong.lua"
     "$PIANOLA" check schedules/1f1b.lua --cluster "$room/wrong.lua" >"$room/said" 2>&1
     expect "$wrong" "2 $room/wrong.lua:1: error" "$? $(head -1 "$room/said" | grep -o '^[^ ]*wrong.lua:1: error')"

@@ -201,6 +201,7 @@ static void begin(struct worst *w, const struct replay *re) {
     w->device.meet = worst_meet;
     w->device.launch = worst_launch;
     w->device.idle = worst_idle;
+    w->device.begin = w->device.end = NULL; /* ranks take no turns, so any of them may run at any time */
     w->started = take((size_t)k->nins, sizeof *w->started);
     w->ended = take((size_t)k->nins, sizeof *w->ended);
     w->since = take((size_t)k->nins, sizeof *w->since);
