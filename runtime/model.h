@@ -237,7 +237,7 @@ struct rt_names {
     const char *hf, *gguf;
 };
 
-/* Numbers that units read beside x, a row for each token: floats, or integers from 0 to below - 1. */
+/* Numbers that units read besides x, a row for each token: floats, or integers from 0 to below - 1. */
 enum { MOST_INPUTS = 8 };
 struct rt_input {
     const char *name;

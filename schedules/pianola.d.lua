@@ -161,7 +161,7 @@ function unroll(patterns, job) end
 ---@field precision? "fp32"|"bf16"
 ---Where stages begin, as positions in layers: `{ 3, 5 }` starts stage 1 with layers[3]. Default: evenly by cost.
 ---@field cut? integer[]
----What units read beside the text, by name: a file FILE.NAME.npy beside each file has a row for each token.
+---What units read besides the text, by name: a file FILE.NAME.npy beside each file has a row for each token.
 ---@field inputs? table<string, { type: "i32"|"f32", columns?: integer, below?: integer }>
 ---Instead of layers: the costs of a chain of layers, as `pianola profile` measures them. Such a model can be scheduled,
 ---compared and partitioned, but not run. It has no optimizer: updates take no time and no memory.

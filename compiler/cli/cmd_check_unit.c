@@ -66,9 +66,9 @@ static int check_named(const struct compile *c, const char *name, struct checked
 
 static void put_checked(struct text *t, const struct checked *checked) {
     const struct rt_layer *l = checked->l;
-    put(t, "unit %s of layer %d: %d rows, %d columns in, %d out: writes what it says, the same bits twice\n",
+    put(t, "unit %s of layer %d: %d rows, %d columns in, %d out: writes what it should, the same bits twice\n",
         l->unit->name, l->index, l->rows, l->in, l->out);
-    put(t, "  %-24s %14s %14s %10s\n", "gradient of", "by the unit", "difference", "error");
+    put(t, "  %-24s %14s %14s %10s\n", "gradient of", "by its code", "difference", "error");
     for (int k = 0; k < checked->n; k++) {
         const struct unit_slope *slope = &checked->slope[k];
         put(t, "  %-24s %14.6g %14.6g %10.2g%s\n", slope->name, slope->gradient, slope->difference, error_of(slope),
@@ -108,7 +108,7 @@ int cmd_check_unit(const struct settings *settings) {
     args.uncut = true;
     struct compile c = {.args = args, .spec = script_units(&args, 1, 1)};
     if (is_costs(c.spec))
-        die("%s: is a model of costs, which has no units", model);
+        die("%s: is a cost model, which has no units", model);
     c.costs = costs_make(c.spec);
     struct checked *checked = NEW(struct checked, c.spec->model->nlayers);
     open_units(c.spec->model, false);

@@ -324,7 +324,7 @@ int cmd_compile(const struct settings *settings) {
     struct compile c = {.args = settings->args};
     compile_all(&c, settings->dump);
     if (is_costs(c.spec))
-        die("%s: is a model of costs, which has no layers for the ranks' programs; give one with layers, or see "
+        die("%s: is a cost model, which has no layers for the ranks' programs; give one with layers, or see "
             "`pianola show --format streams`",
             c.args.model);
     write_folder(dir, &c);

@@ -45,10 +45,9 @@ static void print_makespan(const struct compile *c, const struct outcome *outcom
     }
     printf("makespan  predicted %.2f ms, measured %.2f ms\n", 1e3 * outcome->predicted, 1e3 * outcome->measured);
     if (outcome->cuda)
-        printf(
-            "of        %s: %s; predicted are the jobs' times on one rank, with a GPU for each of %d ranks. Here they "
-            "share one, on which one rank takes %.2f ms\n",
-            steps, measured, workers, 1e3 * outcome->work);
+        printf("of        %s: %s; predicted from the jobs' times on one rank, for %d ranks with a GPU each. Here they "
+               "share one GPU, on which one rank takes %.2f ms\n",
+               steps, measured, workers, 1e3 * outcome->work);
     else
         printf("of        %s: %s; predicted from each job's mean CPU time in %s, %d rank%s on %g core%s\n", steps,
                measured, alone ? "it" : "them", workers, workers > 1 ? "s" : "", outcome->cores,
@@ -61,11 +60,11 @@ static void print_text(const struct compile *c, const struct outcome *outcome) {
     printf("\nloss      %.4f to %.4f in %s, %.0f tokens/s\n", outcome->first, outcome->last,
            counted(outcome->steps - outcome->from, "step"), outcome->tokens_per_second);
     if (outcome->compared)
-        printf("one rank  the same %s: losses differ by %.2g at most (relative), weights %s\n",
+        printf("one rank  the same %s: losses differ by at most %.2g (relative), weights %s\n",
                counted(outcome->steps, "step"), outcome->largest,
                outcome->same_weights ? "equal bit for bit" : "not bit for bit");
     if (c->costs->post_validation)
-        printf("twice     %lld of %s, whose updates were clipped afterwards\n", (long long)outcome->twice,
+        printf("rerun     %lld of %s, because their updates had to be clipped afterwards\n", (long long)outcome->twice,
                counted(outcome->steps, "step"));
     if (outcome->routed.pairs)
         printf("dropped   %lld of %lld (token, expert) pairs, %.3g%%\n", (long long)outcome->routed.dropped,

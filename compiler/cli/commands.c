@@ -60,8 +60,8 @@ const struct command commands[] = {
      "  pianola check-bound best.bound schedules/1f1b.lua -D workers=8\n",
      CHECK_BOUND, cmd_check_bound, "file, e.g. 1f1b.bound", true},
     {"check-unit", "MODEL.lua [NAME]",
-     "test the code that a model's units bring on random data: what it writes, whether it gives the same bits twice, "
-     "and its gradients against differences",
+     "test the code of a model's units on random data: what it writes, whether it gives the same bits twice, and its "
+     "gradients against finite differences",
      "  pianola check-unit schedules/models/gated_mlp.lua\n"
      "  pianola check-unit my_model.lua my_unit -D rows=2 --json\n",
      CHECK_UNIT, cmd_check_unit, "model script, e.g. schedules/models/gated_mlp.lua", true},

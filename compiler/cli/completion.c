@@ -192,7 +192,7 @@ void help_zsh(FILE *out) {
         zsh_command(out, &commands[i]);
     fputs("  esac\n"
           "}\n"
-          "# As a file of $fpath this is the function's body; sourced, it says what it completes.\n"
+          "# In $fpath, zsh takes this file as the function's body. If it is sourced, it registers the function.\n"
           "if [[ $funcstack[1] == _pianola ]]; then _pianola \"$@\"; else compdef _pianola pianola; fi\n",
           out);
 }

@@ -26,8 +26,8 @@ const char *guess_parameter(const struct command *command, const char *word, con
     return format("; a script's parameter is set with -D %.*s=%s", (int)n, name, value);
 }
 
-/* Returns the value of a setting that spaces tore off, from the files it was taken for: =8, or 8 after = or workers=.
- */
+/* Returns the value that a space separated from its setting, so that it was taken for a file: =8, or 8 after = or
+ * workers=. */
 static const char *torn_value(const struct settings *settings, bool equals) {
     for (int i = 0; i < settings->nfiles; i++) {
         const char *file = settings->file[i];

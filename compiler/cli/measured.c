@@ -84,15 +84,15 @@ static const char *advice_on(const struct script_args *args) {
     static const char same[] = "give the -D, --model, --cluster and --lanes that it was measured with";
     if (!args->model)
         return format("%s: --model is missing, and every run has one", same);
-    return args->cluster ? same : format("%s: --cluster is missing, whose times decide the order of the jobs", same);
+    return args->cluster ? same
+                         : format("%s: --cluster is missing, and the order of the jobs depends on its times", same);
 }
 
 void take_measured(struct compile *c, const char *path) {
     struct side *side = side_of_program(path, c->program, NULL);
     struct timeline_rows *rows = is_recording(path) ? read_recorded(path, c->program) : read_measured(path);
     if (!rows->nsteps)
-        die("%s: it has no column step, so it was not measured; `pianola run --timeline FILE` writes a measured "
-            "timeline",
+        die("%s: has no column `step`, so it is not a measured timeline; `pianola run --timeline FILE` writes one",
             path);
     const double *took = durations_of(rows);
     side_times(side, path, rows, advice_on(&c->args));

@@ -193,7 +193,7 @@ const struct option_row options[] = {
              {COMPILE, "folder to write into"}, {IMPORT, "file to write the script to, instead of standard output"},
              {EXPORT, "file to write; default: weights.safetensors; with --names hf a folder, default: hf"},
              {PARTITION, "write a schedule script with these stages"},
-             {PROFILE, "file to write: a model of costs, FILE.lua, or PipeDream's graph, FILE.txt"},
+             {PROFILE, "file to write: a cost model, FILE.lua, or PipeDream's graph, FILE.txt"},
              {COMPARE, "with --train: draw the losses of all schedules (SVG)"},
              {OPTIMAL, "write a schedule script with the best order, and its certificate beside it"},
              {FRONTIER, "folder to write a script and a certificate into for each cap"},
@@ -203,8 +203,8 @@ const struct option_row options[] = {
            {TOKENIZE | GENERATE | EXPORT,
             "a tokenizer.json, a folder with vocab.json and merges.txt, or a GGUF file: byte-level BPE"}),
     OPTION("names", "NAMES", SETS(published.names, choice, .words = "own hf"),
-           {EXPORT, "own (default): names such as layer.5.weight, in one file; hf: the names of Hugging Face's "
-                    "transformers, or of a model with units, in a folder"}),
+           {EXPORT, "own (default): names such as layer.5.weight, in one file; hf: the names in the model's `hf` "
+                    "fields, such as those of Hugging Face's transformers, in a folder"}),
     OPTION("prompt", "TEXT", SETS(generate.prompt, string), {GENERATE, "the text to continue"}),
     OPTION("tokens", "N", SETS(generate.tokens, whole, .least = 1, .standard = "200"),
            {GENERATE, "upper bound on the number of tokens to write"}),
@@ -361,7 +361,7 @@ const struct option_row options[] = {
            {COMPARE, "sort by this column, smallest first: makespan, bubble, live, memory, ..., as in the headings"}),
     OPTION("markdown", NULL, SETS(markdown, flag, .unrecorded = true), {COMPARE | DIFF, "print Markdown"}),
     OPTION("fail-on", "LIMITS", SETS(diff.fail_on, string, .unrecorded = true),
-           {DIFF, "exit 1 only beyond these limits, and only if it is not chance: makespan:+2%,peak_bytes:+0"}),
+           {DIFF, "exit 1 only if a figure exceeds its limit, and not by chance: makespan:+2%,peak_bytes:+0"}),
     OPTION("fit", "FILE", SETS(fit, string, .unrecorded = true),
            {DIFF, "write the costs of the measured side as a cluster script, for --cluster"},
            {PROFILE, "write the costs of a stage per layer as a cluster script, for --cluster"}),

@@ -204,11 +204,11 @@ static void begin_child(struct watcher *watcher) {
     int ends[2];
     end_child(watcher);
     if (pipe(ends) != 0)
-        give_up("a pipe: %s", strerror(errno));
+        give_up("cannot create a pipe: %s", strerror(errno));
     watcher->coming.n = 0;
     pid_t pid = fork();
     if (pid < 0)
-        give_up("a process: %s", strerror(errno));
+        give_up("cannot start a process: %s", strerror(errno));
     if (pid == 0) {
         close(ends[0]);
         make_frame(watcher, &style, ends[1]);

@@ -34,7 +34,7 @@ const char *shipped_folder(void) {
 static const char *needed_folder(void) {
     const char *folder = shipped_folder(), *self = own_folder();
     if (!self)
-        die("cannot find this program's own place: %s", strerror(errno));
+        die("cannot find the folder of this program: %s", strerror(errno));
     if (!folder)
         die("no schedules in %s/%s or %s/%s", self, places[0], self, places[1]);
     return folder;

@@ -13,7 +13,7 @@
 void check_device(const struct compile *c, bool cuda) {
     const struct model *m = c->spec->model;
     if (is_costs(c->spec))
-        die("%s: is a model of costs, which has no layers to train; give one with layers, e.g. --model "
+        die("%s: is a cost model, which has no layers to train; give one with layers, e.g. --model "
             "schedules/models/gpt.lua, or see the prediction: `pianola show`",
             c->args.model);
     if (!cuda && m->rt.precision == BF16)
@@ -111,14 +111,14 @@ static void check_machine_memory(const struct compile *c) {
     for (int r = 0; r < c->program->workers; r++)
         needed += (double)(c->program->rank[r].arena + c->program->rank[r].host);
     if (needed > machine)
-        die("the ranks of this schedule together need %.1f GB of memory, and this machine has %.1f GB; %s, take less",
+        die("the ranks of this schedule together need %.1f GB of memory, and this machine has %.1f GB; use %s",
             1e-9 * needed, 1e-9 * machine,
-            model->input == INPUT_TOKENS ? format("fewer or shorter rows than %d of %d tokens, -D rows=N -D context=N",
+            model->input == INPUT_TOKENS ? format("fewer or shorter rows than %d of %d tokens: -D rows=N -D context=N",
                                                   model->rows / model->context, model->context)
                                          : "microbatches of fewer rows, or a smaller model");
 }
 
-/* Returns "; to go on from the newest checkpoint: COMMAND", or NULL without --checkpoint. */
+/* Returns "; to continue from the newest checkpoint: COMMAND", or NULL without --checkpoint. */
 static const char *how_to_go_on(const struct settings *settings) {
     return settings->checkpoint.folder ? format("; to continue from the newest checkpoint: %s%s", settings->command,
                                                 settings->checkpoint.resume ? "" : " --resume")
@@ -148,7 +148,7 @@ static struct rank_flags flags_of(const struct settings *settings, int64_t steps
     return flags;
 }
 
-/* Tests the model's units on the host; on a device the device does. */
+/* Tests the model's units on the host. (For a GPU, the CUDA library tests them on the GPU.) */
 static void test_units(const struct rt_program *p) {
     char why[512];
     if (!units_check(p, &unit_memory_host, why, sizeof why))

@@ -49,7 +49,7 @@ static Elf64_Ehdr library_header(const struct unit_files *files, int i) {
     bool found = packed ? read_archive(file, &elf) : read_elf(file, 0, &elf) && elf.e_type == ET_DYN;
     fclose(file);
     if (!found)
-        refuse_file(files, i, "is no library: neither a shared one, .so, nor an archive of objects, .a");
+        refuse_file(files, i, "is not a library: it must be a shared library (.so) or an archive of objects (.a)");
     return elf;
 }
 
@@ -86,7 +86,7 @@ struct rt_unit_library check_unit_file(const struct unit_files *files, int i) {
     if (access(files->file[i], R_OK) != 0 || stat(files->file[i], &st) != 0)
         refuse_file(files, i, strerror(errno));
     if (!S_ISREG(st.st_mode))
-        refuse_file(files, i, "is no file");
+        refuse_file(files, i, "is not a regular file");
     if (i < files->nsources)
         return library;
     check_machine(files, i);

@@ -92,7 +92,7 @@ static const char *cache_folder(void) {
     return folder;
 }
 
-/* Returns whether a file takes part: on the host all but CUDA's sources. */
+/* Returns whether a unit's file is compiled or linked: for the host, all except CUDA sources. */
 static bool takes_part(const char *file, bool cuda) { return cuda || !has_ending(file, ".cu"); }
 
 /* Checks a unit's files. Returns code without functions yet, with the unit's shared libraries. */
@@ -175,7 +175,7 @@ static void add_linker_words(struct command *command, const char *const *word, i
     }
 }
 
-/* Adds a library, which is found where it is now, whatever name it has for the loader, and is loaded in any case. */
+/* Adds a library. The loader finds a shared one in its present folder, and loads it even if nothing refers to it. */
 static void add_library(struct command *command, const char *path, bool cuda) {
     const char *folder = format("%.*s", (int)(last_part(path) - path) - 1, path);
     const char *const words[] = {"--no-as-needed", "-rpath", folder};

@@ -83,7 +83,7 @@ static const char *llama3_scaling(struct described *d, const struct named *divis
     }
     if (!same)
         die("%s: its rope is scaled by rope_freqs.weight, whose divisors are not those of Llama 3 with a context of "
-            "%d, low_freq_factor %d and high_freq_factor %d; llama.lua cannot say them",
+            "%d, low_freq_factor %d and high_freq_factor %d; llama.lua cannot express them",
             d->file, CONTEXT, LOW, HIGH);
     d->factor = (double)last;
     d->low = LOW;
@@ -205,8 +205,7 @@ enum { MOST_SET = 17 };
 
 static void check_eps(const struct described *d) {
     if (!((float)d->eps > 0))
-        die("%s: does not give the number above 0 that its norms add to a variance; name the model with --model",
-            d->file);
+        die("%s: does not give its norms' eps, a number above 0; name the model with --model", d->file);
 }
 
 /* Sets rare properties: biases, norms of heads, heads of their own width, another eps, a scaled rope. Other biases in a
@@ -344,7 +343,7 @@ void model_of_weights(struct script_args *args, const char *weights) {
         check_tied(&d, weights);
     const struct architecture *architecture = known_architecture(&d);
     if (d.other)
-        die("%s: %s, which %s cannot say", d.file, d.other, architecture->script);
+        die("%s: %s, which %s cannot express", d.file, d.other, architecture->script);
     const char *own[MOST_SET];
     int n = architecture->set(&d, own);
     args->model = shipped_file(architecture->script);
@@ -358,7 +357,7 @@ void model_of_weights(struct script_args *args, const char *weights) {
         set[n + i] = args->set[i];
     args->set = set;
     args->nset += n;
-    fprintf(stderr, "pianola: %s is of --model %s%s\n", weights, args->model, said.s);
+    fprintf(stderr, "pianola: %s: using --model %s%s\n", weights, args->model, said.s);
 }
 
 /* Returns what config.json says, as transformers understands it: rope without a base uses 10000. */
@@ -388,7 +387,8 @@ void tell_difference(const char *weights, const struct stage *st, int n, int64_t
     bool beside = !named_is_gguf(file) && access(config, R_OK) == 0;
     struct named_said said = beside ? said_by_config(config) : *named_said(file);
     if (!isnan(said.rope) && (double)rows > said.positions)
-        fprintf(stderr, "pianola: warning: %s says that its model has learned %.0f positions, but this run uses %lld\n",
+        fprintf(stderr,
+                "pianola: warning: %s says that its model was trained for %.0f positions, but this run uses %lld\n",
                 beside ? config : weights, said.positions, (long long)rows);
     for (int s = 0; s < n; s++)
         if (import_differs(file, beside ? config : weights, &said, &st[s].rt, why, sizeof why)) {

@@ -30,7 +30,7 @@ struct unit_files {
     int nsources;
 };
 
-/* A layer's costs for one microbatch, in a model of costs. */
+/* A layer's costs for one microbatch, in a cost model. */
 struct layer_cost {
     const char *name;
     double forward, backward;           /* seconds */
@@ -42,7 +42,7 @@ struct model {
     struct rt_model rt;
     struct model_layer *layer;
     int nlayers, nunits;
-    struct layer_cost *cost; /* [nunits]: in a model of costs, which has no layers to run; NULL: there are layers */
+    struct layer_cost *cost; /* [nunits]: in a cost model, which has no layers to run; NULL: there are layers */
     bool by_rows;            /* between layers whose columns a team divides, each member has its own rows */
     bool by_chunks;          /* and these are two chunks of each sequence (rt_rows) */
     bool tied;   /* its embedding and unembedding share a token table, which is a set of weights of its own */

@@ -23,7 +23,7 @@ static struct decode_model open_model(const struct settings *settings, int64_t r
     char why[1000];
     struct spec *sp = script_units(&settings->args, 1, 1);
     if (is_costs(sp))
-        die("%s: is a model of costs, which has no layers", settings->args.model);
+        die("%s: is a cost model, which has no layers", settings->args.model);
     struct stage *st = costs_make(sp)->stage;
     int sets = sp->stages + sp->names.sets;
     struct rt_stage *stage = NEW(struct rt_stage, sets);

@@ -169,7 +169,7 @@ int export_published(const struct settings *settings, const char *dir, int64_t s
     args.uncut = true;
     struct spec *sp = script_units(&args, 1, 1);
     if (is_costs(sp))
-        die("%s: is a model of costs, which has no weights", settings->args.model);
+        die("%s: is a cost model, which has no weights", settings->args.model);
     struct stage *st = costs_make(sp)->stage;
     int n = sp->stages + sp->names.sets, tensors;
     int64_t bytes;

@@ -1,4 +1,4 @@
-/* The costs and sizes of each stage. They are FLOP and bytes of the model's layers, the numbers in a model of costs, or
+/* The costs and sizes of each stage. They are FLOP and bytes of the model's layers, the numbers in a cost model, or
  * units if there is no model.
  *
  * The number of columns is first propagated through the layers; an error names a layer that does not fit. Then the
@@ -237,7 +237,7 @@ static void stages_of_model(struct costs *costs) {
 /* Returns a size that is not 0, as a buffer needs. */
 static int64_t sized(int64_t bytes) { return bytes > 0 ? bytes : 4; }
 
-/* Fills a stage of a model of costs with the sums over its layers. The layer before them gives the size of its
+/* Fills a stage of a cost model with the sums over its layers. The layer before them gives the size of its
  * input. */
 static void fill_costs(struct stage *st, const struct spec *sp, int s, const struct layer_cost *cost, int n) {
     for (const struct layer_cost *c = cost; c < cost + n; c++) {
@@ -260,7 +260,7 @@ static void fill_costs(struct stage *st, const struct spec *sp, int s, const str
 static void stages_of_costs(const struct spec *sp, struct stage *st) {
     const struct model *m = sp->model;
     if (sp->names.member)
-        die("%s: a model of costs has no layers that a team could divide; give one with layers", sp->file);
+        die("%s: a cost model has no layers that a team could divide; give one with layers", sp->file);
     int *open = cut_stages(sp, NULL, sp->stages);
     for (int s = 0; s < sp->stages; s++)
         fill_costs(&st[s], sp, s, m->cost + open[s], open[s + 1] - open[s]);
@@ -410,8 +410,7 @@ static void cost_jobs(struct costs *costs) {
 static void cost_model(struct costs *costs) {
     const struct spec *sp = costs->spec;
     if (sp->names.slices && is_costs(sp))
-        die("%s: a model of costs says nothing about slices: leave 'slices' out, or give a model with layers",
-            sp->file);
+        die("%s: a cost model says nothing about slices: leave 'slices' out, or give a model with layers", sp->file);
     costs->sliced = sp->names.slices > 0;
     costs->stage = NEW(struct stage, stage_entries(costs));
     if (is_costs(sp))

@@ -90,7 +90,7 @@ void fill_sets(const struct costs *costs) {
 /* Returns an error's text for the first layer with parameters in a member's stage; "": there is none. */
 static const char *weighty_layer(const struct spec *sp, const struct stage *st, int s) {
     if (is_costs(sp))
-        return st[s].rt.weight > 0 ? " in a model of costs" : "";
+        return st[s].rt.weight > 0 ? " in a cost model" : "";
     bool table = s < sp->names.tables;
     for (const struct rt_layer *l = st[s].rt.layer; l < st[s].rt.layer + st[s].rt.nlayers; l++)
         if (l->nparam > 0 || (table && l->index == 0))

@@ -140,8 +140,8 @@ static void whole_costs(const struct model *m, double *cost) {
 int *cut_stages(const struct spec *sp, const struct rt_layer *all, int stages) {
     const struct model *m = sp->model;
     if (stages > m->nunits)
-        die("the model has %d units (a unit is a layer, or a residual block as a whole), too few for %d stages; use "
-            "at most %d stages, or more layers",
+        die("the model has %d blocks (a block is a layer or a whole residual), too few for %d stages; use at most %d "
+            "stages, or more layers",
             m->nunits, stages, m->nunits);
     double *cost = NEW(double, m->nunits);
     for (int i = 0; i < m->nlayers; i++) {

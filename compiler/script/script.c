@@ -9,7 +9,7 @@
  *   script_fields.c     tables and parameters
  *   script_schedule.c   schedule { … } to jobs, with script_preds.c and more for its fields
  *   script_updates.c    updates and versions
- *   script_model.c      model { … };  script_costs.c: a model of costs;  script_cluster.c: cluster { … } */
+ *   script_model.c      model { … };  script_costs.c: a cost model;  script_cluster.c: cluster { … } */
 #include "formats/formats.h"
 #include "base/read_file.h"
 #include "passes/passes.h"

@@ -83,7 +83,7 @@ bool read_costs(const struct table *table, struct model *m) {
     for (int i = 0; i < 4; i++)
         if (push_field(table, excluded[i]) != LUA_TNIL)
             field_fail(L, table->line, excluded[i],
-                       "a model of costs has no '%s': 'costs' gives the costs of layers, 'layers' the layers "
+                       "a cost model has no '%s': 'costs' gives the costs of layers, 'layers' the layers "
                        "themselves; leave one out",
                        excluded[i]);
     lua_settop(L, list);

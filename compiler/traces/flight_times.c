@@ -92,8 +92,8 @@ static struct edge *edge_of_message(const struct tracks *tracks, const struct fl
             high = mid;
     }
     if (low == run->p->workers || run->all[low]->rank != message->peer)
-        die("%s: rank %d has messages with rank %d, of which there is no dump", run->of->file, run->of->rank,
-            message->peer);
+        die("%s: rank %d exchanges messages with rank %d, but the folder has no dump of rank %d", run->of->file,
+            run->of->rank, message->peer, message->peer);
     struct edge *edge = &tracks->edge[2 * low + message->send];
     if (!edge->n)
         die("%s: rank %d has a message %s rank %d, which the schedule does not have; %s", run->of->file, run->of->rank,
@@ -121,8 +121,8 @@ static void count_messages(struct tracks *tracks) {
 static void report_pending(const struct tracks *tracks, const struct flight_message *message, int32_t ins, int number) {
     const struct rank_run *run = tracks->run;
     if (!tracks->begun)
-        die("%s: entry %lld, a message %s rank %d, is %s and not completed; the ring buffer has lost the run's first "
-            "messages, so it is not known which it is: record with a larger TORCH_FR_BUFFER_SIZE",
+        die("%s: entry %lld, a message %s rank %d, is %s and not completed; which message of the schedule it is cannot "
+            "be told, because the ring buffer has lost the run's first ones: record with a larger TORCH_FR_BUFFER_SIZE",
             run->of->file, (long long)message->record, message->send ? "to" : "from", message->peer, message->state);
     fprintf(stderr, "pianola: rank %d: %s of %s is %s and not completed\n", run->r, name_in_run(run, ins),
             step_name(number), message->state);

@@ -6,7 +6,7 @@
  *
  * Any other trace is of CPUs, where an action lasts as long as its range, except for the wait for its input. gloo's
  * receive ends when the wait for it does, which is the only sign of a message's arrival. A job begins at that time. If
- * it did not wait, its input had arrived before, no one knows when: at the latest when the rank became free. */
+ * it did not wait, its input had arrived at some unknown time before it began. */
 #include "kineto.h"
 #include <string.h>
 
@@ -109,7 +109,7 @@ static int64_t time_inner(const struct timing *timing, const struct range *range
     return sends->of[send].start;
 }
 
-/* Notes of a receive that its job did not wait for when the rank became free. */
+/* Records when the rank became free, for a receive that its job did not wait for. */
 static void note_free(const struct timing *timing, int32_t input) {
     struct span *span = &timing->run->step[timing->step].at[input];
     if (timing->free < span->end)

@@ -44,7 +44,7 @@ static bool message_ends(const char *name, bool *send, int *self, int *peer) {
     return *send || (sscanf(name, "recv %d<-%d%n", self, peer, &n) == 2 && !name[n]);
 }
 
-/* Returns whether an entry is a part of a Python object, as stages exchange at the start, not of a tensor to train. */
+/* Returns whether a message is part of a Python object, which stages exchange at the start, and not a job's tensor. */
 static bool moves_object(const struct value *entry, bool send) {
     const struct value *types = member_of(entry, send ? "input_dtypes" : "output_dtypes");
     const char *type =
@@ -57,7 +57,7 @@ static int64_t time_member(const struct flight *flight, const struct value *entr
                            int64_t otherwise) {
     int64_t t = int_member(entry, name, otherwise);
     if (t < -1 || t > 4000000000000000000)
-        die("%s: %s %lld is no time", flight->recording.file, name, (long long)t);
+        die("%s: %s %lld is not a valid time", flight->recording.file, name, (long long)t);
     return t;
 }
 
@@ -69,7 +69,7 @@ static void take_message_times(const struct flight *flight, struct flight_messag
                         : duration->kind == V_REAL ? 1e6 * duration->real
                                                    : 1e6 * (double)int_member(entry, "duration_ms", 0);
     if (!(message->duration >= 0 && message->duration < 1e18))
-        die("%s: duration_ms is no time", flight->recording.file);
+        die("%s: duration_ms is not a valid time", flight->recording.file);
     message->state = text_member(entry, "state", "unknown");
 }
 
@@ -131,7 +131,7 @@ struct recording *parse_flight(const char *file, char *s, size_t n) {
     if (flight->recording.rank < 0)
         flight->recording.rank = last_number(file);
     if (flight->recording.rank < 0)
-        die("%s: its name has no number: name it rank0, or as its rank is", file);
+        die("%s: its name has no number; put the rank into its name, such as rank0 for rank 0", file);
     if (!entries || entries->kind != V_LIST)
         die("%s: has no entries: dump the flight recorder with its collectives", file);
     for (size_t i = 0; i < entries->n; i++)

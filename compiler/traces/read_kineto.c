@@ -94,7 +94,7 @@ static void add_actions(struct kineto *kineto, const char *name, struct range ra
     else
         good = good && !*p;
     if (!good)
-        die("%s: the range PP:%s is no action of torch.distributed.pipelining that is known here",
+        die("%s: the range PP:%s is not an action of torch.distributed.pipelining that Pianola knows",
             kineto->recording.file, name);
 }
 
@@ -278,7 +278,7 @@ struct recording *parse_kineto(const char *file, char *s, size_t n) {
     }
     json_close(&j);
     if (!(base >= 0 && base < 4e18))
-        die("%s: baseTimeNanoseconds is no time", file);
+        die("%s: baseTimeNanoseconds is not a valid time", file);
     kineto->named = kineto->action.n > 0;
     if (!kineto->named)
         kineto->action = single;
@@ -290,10 +290,10 @@ struct recording *parse_kineto(const char *file, char *s, size_t n) {
     if (kineto->recording.rank < 0)
         kineto->recording.rank = rank_in_file_name(file);
     if (kineto->recording.rank < 0)
-        die("%s: its distributedInfo has no rank: name it rank0.json, or as its rank is", file);
+        die("%s: its distributedInfo has no rank; put the rank into its name, such as rank0.json for rank 0", file);
     if (kineto->kernels.n ? !kineto->launches.n : kineto->backend && strstr(kineto->backend, "nccl"))
-        die("%s: has no %s of GPUs: profile with ProfilerActivity.CPU and ProfilerActivity.CUDA", file,
-            kineto->kernels.n ? "launches" : "kernels");
+        die("%s: has no GPU %s: profile with ProfilerActivity.CPU and ProfilerActivity.CUDA", file,
+            kineto->kernels.n ? "kernel launches" : "kernels");
     finish(kineto, (int64_t)base);
     return &kineto->recording;
 }

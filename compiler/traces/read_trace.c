@@ -69,7 +69,7 @@ int rank_in_file_name(const char *file) {
 
 static bool is_compressed(const char *file) { return has_ending(file, ".json.gz"); }
 
-/* Returns whether a file begins as one that a reader could know: reading all of any other would take long. */
+/* Returns whether a file's first character fits a known format: reading all of any other file would take long. */
 static bool may_be_trace(const char *file) {
     struct stat st;
     FILE *f = stat(file, &st) == 0 && S_ISREG(st.st_mode) ? fopen(file, "rb") : NULL;
@@ -129,7 +129,7 @@ static struct recording **read_recordings(const char *path, const struct trace_f
     sort(of, (size_t)*n, sizeof *of, by_recorded_rank);
     for (int i = 1; i < *n; i++)
         if (of[i]->rank == of[i - 1]->rank)
-            die("%s and %s are both of rank %d: give a folder with one file per rank", of[i - 1]->file, of[i]->file,
+            die("%s and %s are both from rank %d: give a folder with one file per rank", of[i - 1]->file, of[i]->file,
                 of[i]->rank);
     return of;
 }
@@ -215,7 +215,7 @@ const char *step_name(int number) {
 void set_span(struct rank_run *run, int step, int32_t ins, int64_t start, int64_t end) {
     struct span *span = &run->step[step].at[ins];
     if (span_known(span))
-        die("%s: %s is there twice in %s", run->of->file, name_in_run(run, ins), step_name(run->step[step].number));
+        die("%s: %s occurs twice in %s", run->of->file, name_in_run(run, ins), step_name(run->step[step].number));
     end = end > start ? end : start;
     *span = (struct span){start, end, end};
 }
@@ -244,7 +244,7 @@ static const char *why_partial(const struct rank_run *of, int n, int number) {
         const struct rank_step *step = step_numbered(run, number);
         int32_t missing = step ? missing_in(run, step) : -1;
         if (!step)
-            return format("%s has no %s", run->of->file, step_name(number));
+            return format("%s lacks %s", run->of->file, step_name(number));
         if (missing >= 0)
             return format("%s has no %s in %s", run->of->file, name_in_run(run, missing), step_name(number));
     }
@@ -302,7 +302,7 @@ struct run read_trace(const char *path, const struct program *p) {
     check_program(p, path);
     struct recording **of = read_recordings(path, &format, &n);
     if (n != p->workers)
-        die("%s: has %s of %s, but the schedule has %s; %s", path, format->name, counted(n, "rank"),
+        die("%s: has %s for %s, but the schedule has %s; %s", path, format->name, counted(n, "rank"),
             counted(p->workers, "rank"), trace_advice);
     struct rank_run *run = NEW(struct rank_run, n);
     for (int r = 0; r < n; r++) {

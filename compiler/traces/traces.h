@@ -1,13 +1,12 @@
-/* Runs of a program as other tools recorded them. formats.h is the interface for everyone but formats/. */
+/* Runs of a program as other tools recorded them. Only formats/ includes this header; other folders use formats.h. */
 #ifndef PIANOLA_TRACES_H
 #define PIANOLA_TRACES_H
 #include "ir/program.h"
 
-/* Nanoseconds by the rank's own clock */
+/* Nanoseconds by the rank's own clock. free: end, except for a receive that no job waited for. Such a receive ended at
+ * an unknown time up to `end`, and its rank was free from `free` on. */
 struct span {
-    int64_t start, end;
-    int64_t
-        free; /* of a receive that no job waited for: when its rank became free; it may have ended since. Else end */
+    int64_t start, end, free;
 };
 
 struct run {

@@ -206,7 +206,7 @@ static void print_result(const struct rank_run *run, const struct training *trai
         printf("loss      %.4f to %.4f in %lld step%s, %.3f ms a step\n", training->first, training->last,
                (long long)steps, steps == 1 ? "" : "s", 1e3 * each);
     if (run->self->model->post_validation)
-        printf("twice     %lld of %lld steps, whose updates were clipped afterwards\n",
+        printf("rerun     %lld of %lld steps, because their updates had to be clipped afterwards\n",
                (long long)training->ahead.twice, (long long)steps);
     if (routed.pairs)
         printf("dropped   %lld of %lld (token, expert) pairs, %.3g%%\n", (long long)routed.dropped,

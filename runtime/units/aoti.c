@@ -152,7 +152,8 @@ static char *place_in_call(const struct replay *replay, struct aoti_place place)
     return (char *)(uintptr_t)base[place.space] + place.offset;
 }
 
-/* Returns whether a call has no dx for an allocation, or whether it is added to dw afterwards. */
+/* Returns whether an allocation goes to its spare place in work: a dx that the call lacks, or a gradient that is added
+ * to dw afterwards. */
 static bool is_spare(const struct replay *replay, const struct aoti_allocation *a) {
     return (a->place.space == AOTI_DX && !replay->call->dx) ||
            (a->place.space == AOTI_DW && replay->call->add && a->spare >= 0);
@@ -204,8 +205,8 @@ static bool has_level(const char *machine) {
 static void draw_uniform(const struct aoti_graph *graph, const struct pianola_unit_call *call) {
     float *number = (float *)(void *)((char *)call->work + graph->random);
     if (graph->randoms > 0 && !call->seed)
-        aoti_fail("it draws random numbers, but this call has no seed: a validation drops nothing; export the model "
-                  "again");
+        aoti_fail("it draws random numbers, but this call has no seed, because validation drops nothing; export the "
+                  "model again");
     for (int64_t i = 0; i < graph->randoms; i++)
         number[i] = (float)(host_hash(*call->seed, (uint64_t)i) >> 40) * 0x1p-24f;
 }
@@ -249,7 +250,7 @@ void aoti_run(const struct aoti_graph *graph, const struct pianola_unit_call *ca
                   graph->allocations);
     for (int32_t i = 0; i < graph->outputs; i++)
         if (out[i]->data != allocation_in_call(&replay, graph->output[i]))
-            aoti_fail("output %d is elsewhere than when the model was exported; export it again", i);
+            aoti_fail("output %d is not where it was when the model was exported; export it again", i);
     aoti_end();
     add_spare_gradients(&replay);
 }

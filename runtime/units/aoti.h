@@ -36,8 +36,8 @@ struct aoti_input {
     int32_t dtype, dims;
     int64_t size[AOTI_DIMS], stride[AOTI_DIMS];
 };
-/* An entry of the tape: the place of an allocation, and its size. spare: of dx and dw, the offset in work of another
- * place, for calls that have no dx, or that add to dw; -1: the matrix product that makes it is added to dw itself. */
+/* An entry of the tape: the place and the size of an allocation. spare: for dx and dw, the offset of another place in
+ * work, for calls without dx and calls that add to dw; -1: a matrix product makes it and adds to dw itself. */
 struct aoti_allocation {
     struct aoti_place place;
     int64_t bytes, spare;

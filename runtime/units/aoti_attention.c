@@ -23,7 +23,8 @@ static struct attention attention_of(const struct aoti_tensor *q, const struct a
                       q->size[3] == k->size[3] && v->size[3] == q->size[3] && v->size[2] == k->size[2];
     if (!fits || q->dtype != FLOAT32 || k->dtype != FLOAT32 || v->dtype != FLOAT32 || dropout != 0 ||
         (mask && (*mask)->dtype != FLOAT32))
-        aoti_fail("attention with dropout, or of other things than fp32 heads of one width, is not supported");
+        aoti_fail("it calls attention with dropout, or with heads that are not in fp32 or not of equal width; none of "
+                  "this is supported");
     struct attention a = {.batches = q->size[0],
                           .heads = q->size[1],
                           .queries = q->size[2],
@@ -52,7 +53,7 @@ static struct grid head_rows(const struct aoti_tensor *t, int64_t batch, int64_t
     return (struct grid){head_row(t, batch, head, first), t->stride[2], t->stride[3]};
 }
 
-/* Adds the mask, scaled, to a row of scores, of which it leaves those that the row may read. Returns their number. */
+/* Scales the scores that a row may read, which are the first ones, and adds the mask. Returns their number. */
 static int64_t mask_row(const struct attention *a, const struct block *b, int64_t r, float *row) {
     const int64_t i = b->first + r, n = a->causal && i + 1 < b->keys ? i + 1 : b->keys;
     for (int64_t j = 0; j < n; j++)
@@ -65,7 +66,7 @@ static int64_t mask_row(const struct attention *a, const struct block *b, int64_
     return n;
 }
 
-/* Turns a row of scores into exponentials relative to the largest, or to the log-sum-exp. */
+/* Replaces each of n scores by exp(score - top). */
 static WIDE void relative_exponentials(float *row, int64_t n, float top) {
     for (int64_t j = 0; j < n; j++)
         row[j] = host_exp(row[j] - top);
@@ -163,7 +164,8 @@ static handle gradient_like(const struct aoti_tensor *t) {
     return aoti_allocate(FLOAT32, 4, t->size, stride);
 }
 
-/* Turns a row of scores into probabilities p, and of p's gradient into the scores' gradient. */
+/* Turns a row of scores (p) into probabilities, and the gradient of the probabilities (dp) into the gradient of the
+ * scores before they were scaled. */
 static WIDE void backward_row(float *p, float *dp, int64_t n, float lse, float delta, float scale) {
     for (int64_t j = 0; j < n; j++) {
         p[j] = host_exp(p[j] - lse);

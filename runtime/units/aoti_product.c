@@ -60,7 +60,7 @@ static void multiply_all(handle c, handle a, handle b, struct plus plus) {
     const int32_t d = c->dims - 2;
     if (c->dims < 2 || c->dims > 3 || a->dims != c->dims || b->dims != c->dims || c->dtype != FLOAT32 ||
         a->dtype != FLOAT32 || b->dtype != FLOAT32)
-        aoti_fail("a product of other things than fp32 matrices, which is not supported");
+        aoti_fail("it multiplies tensors that are not fp32 matrices, which is not supported");
     const int64_t size[] = {c->size[d], c->size[d + 1], a->size[d + 1]};
     for (int64_t i = 0, n = d > 0 ? c->size[0] : 1; i < n; i++)
         aoti_multiply(grid_of(c, i), grid_of(a, i), grid_of(b, i), size, plus);

@@ -5,13 +5,14 @@
 
 enum aoti_dtype { UINT8 = 0, INT8, INT16, INT32, INT64, FLOAT16, FLOAT32, FLOAT64, BOOL = 11, BFLOAT16 = 15 };
 
-/* A tensor, also the handle that graphs know. Tensors of one storage count in its owner, the first of them. */
+/* A tensor. Graphs have pointers to it, as handles. The first tensor in a piece of memory is its owner, and counts all
+ * tensors there. */
 struct aoti_tensor {
     char *data;
-    struct aoti_tensor *owner, *next; /* next: of the free ones */
-    int64_t bytes;                    /* of the storage */
-    int32_t uses;                     /* of an owner: its tensors, itself included until it is deleted */
-    int32_t allocation;               /* of an owner: its number on the tape; -1: an operand of the call */
+    struct aoti_tensor *owner, *next; /* next: the next free record */
+    int64_t bytes;                    /* owners: size of the memory */
+    int32_t uses;                     /* owners: tensors in the memory, the owner included until it is deleted */
+    int32_t allocation;               /* owners: number of the allocation on the tape; -1: an operand of the call */
     int32_t dtype, dims;
     int64_t size[AOTI_DIMS], stride[AOTI_DIMS];
 };
@@ -28,10 +29,10 @@ struct aoti_state {
     void (*drop)(struct aoti_state *state, int32_t allocation);
     /* Called when a product makes an allocation: returns whether it is added to what is there. NULL: never. */
     bool (*adds)(struct aoti_state *state, int32_t allocation);
-    void *self; /* of those functions */
+    void *self; /* data of these functions */
 };
 
-/* Makes the calling thread run a graph, whose tensors come from a pool of n records. */
+/* Begins a graph on the calling thread. Its tensors come from a pool of n records. */
 void aoti_begin(struct aoti_state *state, void *pool, int32_t n);
 void aoti_end(void);
 /* Returns a tensor in memory of the caller. */

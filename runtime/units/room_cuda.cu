@@ -1,5 +1,5 @@
-/* Rooms in a device's memory: a pattern before and after the operand, which must stay. A kernel that goes further is
- * the device's to report. */
+/* Operands in a GPU's memory. A pattern before and after each operand must stay unchanged. If a kernel touches memory
+ * beyond the pattern, only the GPU itself can report it. */
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <stdlib.h>

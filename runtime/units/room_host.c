@@ -65,7 +65,7 @@ static struct sigaction before_segv, before_bus;
 
 static void on_fault(int sig, siginfo_t *info, void *context) {
     (void)context;
-    if (!pthread_equal(pthread_self(), caller)) { /* of a thread that the unit has started: nothing can be saved */
+    if (!pthread_equal(pthread_self(), caller)) { /* a thread that the unit started: it cannot jump back */
         signal(sig, SIG_DFL);
         return;
     }

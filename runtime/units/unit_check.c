@@ -37,7 +37,7 @@ static void free_results(struct results *results) {
         free(results->of[operand]);
 }
 
-/* Says what an operation has made differently in a second run. again: with the same memory before it. */
+/* Reports the first result that differs from an earlier run's. again: both runs found the same bytes in memory. */
 static bool compare_results(const struct trial *t, enum unit_operation op, const struct results *results, bool again) {
     for (int operand = 0; operand < NOPERANDS; operand++) {
         bool padded = operand == OPERAND_stash || operand == OPERAND_extra; /* may have bytes that nobody writes */
@@ -50,8 +50,8 @@ static bool compare_results(const struct trial *t, enum unit_operation op, const
                               operand_name[operand], (long long)at);
         if (at >= 0)
             return trial_says(t, op,
-                              "leaves byte %lld of %s to what its memory held before: it does not write all of "
-                              "%s, or reads work, stash or extra where nothing was written",
+                              "makes byte %lld of %s depend on what memory held before: it does not write all of "
+                              "%s, or reads bytes of work, stash or extra that were not written",
                               (long long)at, operand_name[operand], operand_name[operand]);
     }
     return true;
@@ -59,8 +59,8 @@ static bool compare_results(const struct trial *t, enum unit_operation op, const
 
 /* ---- the checks ---- */
 
-/* Runs an operation three times: twice on zeros, and on ones, with the operands `made` as they were made on ones. Sets
- * *zeros and *ones to the results. */
+/* Runs an operation three times: twice in memory of zeros, then in memory of ones. made_on_ones: the operands that
+ * earlier operations made in memory of ones, for the third run. Sets *zeros and *ones to the results. */
 static bool check_operation(struct trial *t, enum unit_operation op, const struct results *made_on_ones,
                             struct results *zeros, struct results *ones) {
     char *before[NOPERANDS];
@@ -75,14 +75,14 @@ static bool check_operation(struct trial *t, enum unit_operation op, const struc
     return ok;
 }
 
-/* Makes the results of an operation what later ones read. */
+/* Copies an operation's results into the operands of later operations. */
 static void keep_results(struct trial *t, const struct results *results) {
     for (int operand = 0; operand < NOPERANDS; operand++)
         if (results->of[operand] && t->value[operand])
             memcpy(t->value[operand], results->of[operand], (size_t)t->room[operand].bytes);
 }
 
-/* Checks that an input gradient leaves the same for the weight gradient where nobody needs dx. */
+/* Checks that NAME_input writes the same `extra` if dx is NULL. */
 static bool check_without_dx(struct trial *t, const struct results *with) {
     t->without_dx = true;
     bool ok = trial_run(t, UNIT_INPUT, ZEROS);
@@ -93,7 +93,7 @@ static bool check_without_dx(struct trial *t, const struct results *with) {
     return ok;
 }
 
-/* Checks that with `add` a second gradient is added to the first. */
+/* Checks that NAME_weight adds its gradient to dw if `add` is true. */
 static bool check_addition(struct trial *t, const struct results *once) {
     const float *one = (const float *)(const void *)once->of[OPERAND_dw];
     int64_t n = t->room[OPERAND_dw].bytes / 4;
@@ -111,9 +111,9 @@ static bool check_addition(struct trial *t, const struct results *once) {
     for (int64_t i = 0; ok && i < n; i++)
         if (fabsf(two[i] - 2 * one[i]) > 1e-3f * most)
             ok = trial_says(t, UNIT_WEIGHT,
-                            "does not add to dw where `add` is true: number %lld is %g, and was %g before a second "
-                            "gradient of %g",
-                            (long long)i, (double)two[i], (double)one[i], (double)one[i]);
+                            "does not add to dw if `add` is true: number %lld was %g, and is %g after a gradient of "
+                            "%g",
+                            (long long)i, (double)one[i], (double)two[i], (double)one[i]);
     return ok;
 }
 
@@ -167,7 +167,7 @@ bool unit_same(const struct rt_layer *a, const struct rt_layer *b) {
 }
 
 bool units_check(const struct rt_program *p, const struct unit_memory *memory, char *why, size_t nwhy) {
-    enum { MOST = 256 }; /* further ones are checked for each layer */
+    enum { MOST = 256 }; /* different units; any further one is checked again for each layer */
     const struct rt_layer *done[MOST];
     int n = 0;
     for (int s = 0; s < p->stages; s++)
@@ -194,8 +194,8 @@ static double product_of(const float *a, const float *b, int64_t n) {
     return sum;
 }
 
-/* Returns the sum of y dy after a forward in which `from .. from + n` of an operand is moved by step times direction.
- */
+/* Runs a forward with n numbers of an operand, from `at` on, moved by step times direction. Sets *sum to the sum of y
+ * times dy. Returns false on error. */
 static bool forward_moved(struct trial *t, enum operand operand, const float *at, const float *direction, int64_t n,
                           double step, double *sum) {
     float *value = (float *)(void *)t->value[operand] + (at - (const float *)(const void *)t->value[operand]);
@@ -223,9 +223,9 @@ static double rounding_of_sum(const struct trial *t) {
     return FLT_EPSILON * sqrt(squares);
 }
 
-/* Compares the gradient of n numbers of an operand with differences along its signs, some of them turned, so that the
- * slope is steep. Two steps are extrapolated to none (Richardson). The result is off by at most
- * 3 / step times what the four sums are. */
+/* Compares the gradient of n numbers of an operand with differences of forwards. The direction has the gradient's
+ * signs, so that the slope is steep, except that some are flipped. The differences of two steps are extrapolated to a
+ * step of 0 (Richardson). The error of the result is at most 3 / step times the error of a sum. */
 static bool compare_slope(struct trial *t, enum operand operand, int64_t from, int64_t n, const float *gradient,
                           struct unit_slope *slope) {
     const float *at = (const float *)(const void *)t->value[operand] + from;

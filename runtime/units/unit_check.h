@@ -13,8 +13,9 @@ bool unit_same(const struct rt_layer *a, const struct rt_layer *b);
 /* Checks all units of a program, once for each size. */
 bool units_check(const struct rt_program *p, const struct unit_memory *memory, char *why, size_t nwhy);
 
-/* A gradient along a random direction of x, or of a parameter, by the unit's functions, and as the difference of two
- * forwards. They may differ by a tolerance times scale, and by rounding, the error of differences in fp32. */
+/* The slope along a direction of x, or of a parameter. gradient: from the unit's gradient. difference: from forwards.
+ * They may differ by a tolerance times `scale`, the sum of the gradient's absolute values, plus `rounding`, the error
+ * of differences in fp32. */
 struct unit_slope {
     const char *name; /* "x", or the parameter's */
     double gradient, difference, scale, rounding;

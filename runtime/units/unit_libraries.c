@@ -20,11 +20,10 @@ bool unit_libraries_loaded(const struct rt_unit *unit, char *why, size_t nwhy) {
         const struct rt_unit_library *library = &unit->code->library[i];
         if (dl_iterate_phdr(is_library, (void *)library))
             continue;
-        snprintf(
-            why, nwhy,
-            "unit '%s': the library %s that is loaded is another than the one it was made with: it was altered, or "
-            "another library of that name (SONAME) was loaded before it",
-            unit->name, library->name);
+        snprintf(why, nwhy,
+                 "unit '%s': the library %s that is loaded is not the one that was checked: it was altered, or another "
+                 "library of that name (SONAME) was loaded before it",
+                 unit->name, library->name);
         return false;
     }
     return true;

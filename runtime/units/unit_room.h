@@ -6,8 +6,8 @@
 /* The guarded memory of one operand. */
 struct room {
     char *at;      /* the operand, where the unit's functions find it; a multiple of 64 */
-    int64_t bytes; /* of it */
-    void *self;    /* the memory's own */
+    int64_t bytes; /* size of the operand */
+    void *self;    /* data of struct unit_memory's functions */
 };
 
 /* How a call ended. */
@@ -19,7 +19,7 @@ struct unit_fault {
 
 enum { ROOM_CLEAN = -1 };
 struct unit_memory {
-    const char *suffix;                             /* of the names of the functions that work in it */
+    const char *suffix;                             /* ends the names of the unit's functions: "" or "_cuda" */
     bool (*open)(struct room *room, int64_t bytes); /* false: no memory */
     void (*close)(struct room *room);
     void (*set)(struct room *room, const void *bytes); /* copies them into the operand */

@@ -106,7 +106,7 @@ static void draw_inputs(const struct trial *t) {
     }
 }
 
-/* Draws parameters as a training's first ones, with a little noise on those that are 0. Frozen ones are drawn alike. */
+/* Draws parameters as at the start of a training, plus a little noise, so that none is 0. Treats frozen ones alike. */
 static bool draw_weights(const struct trial *t) {
     const struct rt_unit *unit = t->l->unit;
     struct rt_unit_parameter one[MOST_PARAMETERS];
@@ -211,7 +211,7 @@ static const char *missing_operands(const struct trial *t, enum unit_operation o
     return out;
 }
 
-/* Says what a call has touched that it must not. */
+/* Reports the memory that a call touched but must not touch. */
 static bool says_fault(const struct trial *t, enum unit_operation op, const struct unit_fault *fault) {
     char names[128];
     if (fault->kind == CALL_FAILED)
@@ -243,7 +243,7 @@ int64_t trial_difference(const struct trial *t, enum operand operand, const char
     return i < room->bytes ? i : -1;
 }
 
-/* Returns whether an operand and what is around it are as they may be after a call. */
+/* Checks that a call has not changed the bytes around an operand, nor an operand that it may only read. */
 static bool check_operand(const struct trial *t, enum unit_operation op, enum operand operand) {
     const struct room *room = &t->room[operand];
     int64_t outside = t->memory->outside(room);

@@ -33,8 +33,8 @@ bool unit_trial_open(struct trial *t);
 void unit_trial_close(struct trial *t);
 /* Returns whether an operation has an operand and writes it. */
 bool trial_writes(const struct trial *t, enum unit_operation op, enum operand operand);
-/* Runs an operation with what it writes filled with a byte, except dw if it is added to, which is set to its value.
- * Returns false and sets why if it touches anything else. */
+/* Runs an operation. Before that, fills the operands that it writes with the byte `fill`; a dw to which it adds gets
+ * its value instead. Returns false and sets why if the operation touches anything else. */
 bool trial_run(struct trial *t, enum unit_operation op, int fill);
 /* Returns the first byte in which an operand now differs from a copy; -1: none. */
 int64_t trial_difference(const struct trial *t, enum operand operand, const char *copy);

@@ -1,5 +1,5 @@
 -- AlexNet on images of 224 x 224, with one tower (Krizhevsky 2014, "One weird trick for parallelizing convolutional
--- neural networks"; as torchvision builds it), as a model of costs: its layers' FLOP over `flops`, and their bytes. A
+-- neural networks"; as torchvision builds it), as a cost model: its layers' FLOP over `flops`, and their bytes. A
 -- layer's ReLU is in place. A backward takes twice as long as a forward; the first layer's takes as long as its
 -- forward, since the images need no gradient.
 --

@@ -1,5 +1,5 @@
 -- GNMT with 16 LSTM layers, half of them in the encoder (Wu 2016, "Google's Neural Machine Translation System", section
--- 3; the shape that MLPerf trained, of 1024 units and 32,320 tokens), as a model of costs: FLOP over `flops`, and
+-- 3; the shape that MLPerf trained, of 1024 units and 32,320 tokens), as a cost model: FLOP over `flops`, and
 -- bytes. -D layers=8 is GNMT-8. The layers form a chain, but all layers of the decoder read the attention's context, so
 -- every cut after the attention also carries this context. The cut before the attention carries the encoder's output.
 --

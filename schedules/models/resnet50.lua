@@ -1,5 +1,5 @@
 -- ResNet-50 on images of 224 x 224 (He 2016, "Deep Residual Learning for Image Recognition", table 1; a block's stride is in
--- its 3 x 3 convolution, as in torchvision), as a model of costs: FLOP over `flops`, and bytes. A block is one layer: a cut
+-- its 3 x 3 convolution, as in torchvision), as a cost model: FLOP over `flops`, and bytes. A block is one layer: a cut
 -- within it would send two tensors. It keeps the outputs of its convolutions and of their normalizations. A backward takes
 -- twice as long as a forward; the first layer's takes as long as its forward, since the images need no gradient.
 --

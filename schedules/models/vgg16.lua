@@ -1,5 +1,5 @@
 -- VGG-16 on images of 224 x 224 (Simonyan 2015, "Very Deep Convolutional Networks for Large-Scale Image Recognition",
--- table 1, D), as a model of costs: its layers' FLOP over `flops`, and their bytes. A layer's ReLU is in place.
+-- table 1, D), as a cost model: its layers' FLOP over `flops`, and their bytes. A layer's ReLU is in place.
 -- A backward takes twice as long as a forward; the first layer's takes as long as its forward, since the images need no
 -- gradient.
 --

@@ -236,11 +236,11 @@ Test(aoti, each_difference_from_the_tape_is_an_error) {
     refused(&other, "it makes more tensors than when it was exported");
     other = layer;
     other.output = elsewhere;
-    refused(&other, "output 0 is elsewhere");
+    refused(&other, "output 0 is not where it was");
     other = layer;
     other.random = 4096;
     other.randoms = 1;
-    refused(&other, "it draws random numbers, but this call has no seed");
+    refused(&other, "it draws random numbers, but this call has no seed, because validation drops nothing");
     other = layer;
     other.machine = "x86-64-v9";
     refused(&other, "compiled for x86-64-v9 processors, and this one lacks their instructions");
@@ -299,7 +299,7 @@ Test(aoti, what_is_not_supported_is_an_error) {
                  {looks_beyond, "a view beyond the end of a tensor of 60 bytes"},
                  {looks_before, "a view beyond the end of a tensor of 60 bytes"},
                  {has_another_dtype, "dtype number 40, which is not supported"},
-                 {multiplies_halves, "other things than fp32 matrices"},
+                 {multiplies_halves, "tensors that are not fp32 matrices"},
                  {adds_unlike, "cannot be broadcast"},
                  {copies_unlike, "copies between dtypes"},
                  {drops_attention, "attention with dropout"}};

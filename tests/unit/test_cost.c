@@ -25,7 +25,7 @@ Test(cost, units_without_a_model) {
     cr_assert_eq(cost_add(sp, 400), 0);
 }
 
-/* ---- a model of costs ---- */
+/* ---- a cost model ---- */
 
 static struct spec *four_costs(int stages) {
     struct model *m = NEW(struct model, 1);
@@ -475,11 +475,11 @@ Test(cost, errors_name_the_layer) {
     SAYS(m, 1, "layer 2 (mse): its input has 5 columns, but features = 4; give the last linear layer that width");
 }
 
-Test(cost, more_stages_than_units) {
+Test(cost, more_stages_than_blocks) {
     struct model *m = two_linears();
     m->cut = NULL;
     SAYS(m, 5,
-         "the model has 4 units (a unit is a layer, or a residual block as a whole), too few for 5 stages; use at most "
-         "4 stages, or more layers");
+         "the model has 4 blocks (a block is a layer or a whole residual), too few for 5 stages; use at most 4 stages, "
+         "or more layers");
     cr_assert_str_eq(error_of(m, 4), "");
 }

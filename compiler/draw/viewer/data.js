@@ -24,25 +24,34 @@
 //   tensors           [text before the microbatch, text after it]
 //   sides             one, or A and B: { end, rows: [{ ranks: [[from, to]…], plan, lanes: [[name, operations]…],
 //                     memory: [changes], joins: [time…] }] }; a row's first lane, named "", has its jobs
-//   columns           numbers per operation, in order: side by side, row by row, lane by lane; base64
+//   columns           { name: column }: numbers per operation, in order of sides, rows, and lanes, as described below
 //   by, sends, stages, limit, top, joins, panels, titles, notes, note: as in compiler/draw/view.h
 //
-// A column is bytes: signed integers v as varints of zigzag codes, 7 bits a byte, lowest first. A zero, then n, stands
-// for n + 1 zeros. Each integer is the difference from a prediction. It mostly comes from the operation before of the
-// same symbol, "before" below:
+// A column is base64 of signed integers, as varints of zigzag codes: 7 bits a byte, the lowest first. A zero and then n
+// stand for n + 1 zeros. Each integer is a value minus a prediction: the same value of the last operation with the same
+// symbol, unless the line below gives another:
 //
-//   symbol   0: the one that last followed the two symbols before it in the lane; else its number + 1
-//   batch    more than before, plus 1        length, gap   time of it, and since the one before it in the lane ended
-//   version, flags, needs                    of its weights; VIEW_*; how many things it needs
-//   match    diffs: its number in the other side (-1: none) minus its own; note, an index in `notes`; and, against the
-//   root     last operation of all: 0, or 1 + 2 * number + side; shift, of its end
+//   symbol         no difference: its number + 1, or 0 for the symbol that last followed the two symbols before it
+//   batch          predicted to be one more than the last one
+//   gap, length    time since the end of the operation before it in the lane; time that it takes
+//   version, flags, needs    version of its weights; VIEW_… of view.h; how many things it needs
+//   match          diffs: number of its counterpart on the other side (-1: none), minus its own number
+//   note           diffs: index in `notes`
+//   root, shift    diffs: 0, or 1 + 2 * number + side of its root; how much later it ends in B. Predicted from the last
+//                  operation of any symbol
 //
-// per need, against the same need of the operation before (the eighth for all from there on):
-//   need_row    row, minus its own; need_op  place in that row (-1: nothing drawn), plus the steps since that operation
-//   need_tensor 1 + tensor, or 0: no message; with a message, need_batch minus its own, need_bytes, need_from and
-//   need_to     minus its row; need_before and need_took: from arrival to start, and the time on the way
+// For each thing that an operation needs, the prediction is from the same thing of the last operation with its symbol;
+// from the eighth on, all of them share one:
 //
-// per change of memory: memory_time  since the change before, minus that change's own; memory_bytes  more than before
+//   need_row       row, minus the operation's own
+//   need_op        place in that row (-1: nothing drawn), predicted to move as far as the operation's own place did
+//   need_tensor    1 + tensor, or 0: no message brought it, and the following columns have no value
+//   need_batch     the message's batch, minus the operation's own
+//   need_bytes, need_from, need_to    its bytes; its ranks' rows, minus the operation's own row
+//   need_before, need_took    time from its arrival to the operation's start; time that it was on the way
+//
+// For each change of memory, memory_time is the time since the change before it, predicted to be as long as the last such
+// time; memory_bytes is the difference in bytes.
 
 const CRITICAL = 1, UPPER = 2, LOWER = 4, FADED = 8, MOVED = 16, REORDERED = 32, ALONE = 64; // as in view.h
 

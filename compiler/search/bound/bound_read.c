@@ -64,7 +64,7 @@ static int64_t read_named(struct reader *r, const char *word, const char *form, 
 static void add_product(struct reader *r, int64_t *sum, int64_t each, int64_t n, const char *what) {
     int64_t all;
     if (__builtin_mul_overflow(each, n, &all) || all > MOST_SUM - *sum)
-        bad(r, "all %s together are more than 2^59: use a larger tick or unit", what);
+        bad(r, "the sum of all %s is more than 2^59: use a larger tick or unit", what);
     *sum += all;
 }
 
@@ -135,8 +135,8 @@ static void read_class(struct reader *r, struct bound_class *c, int32_t number) 
     c->take = read_named(r, " take ", form, 0, MOST_SUM);
     c->give = read_named(r, " give ", form, 0, MOST_SUM);
     add_product(r, &r->times, c->time, c->items, "times and lags");
-    add_product(r, &r->takes, c->take, c->items, "that is taken");
-    add_product(r, &r->gives, c->give, c->items, "that is given back");
+    add_product(r, &r->takes, c->take, c->items, "units taken");
+    add_product(r, &r->gives, c->give, c->items, "units given back");
     end_line(r);
 }
 

@@ -107,7 +107,7 @@ static void stage_steps(const struct curve *curve) {
             put_word(&proof, step->certificate);
             stage_file(file_with(curve, point->memory, "bound"), &proof, false);
             stage_script(curve, file_with(curve, point->memory, "lua"),
-                         format("%lld bytes of memory, beside messages and gaps", (long long)point->memory),
+                         format("%lld bytes of memory, not counting messages and gaps", (long long)point->memory),
                          point->makespan, step->start);
         }
 }

@@ -80,7 +80,7 @@ static const char *holds(const struct compile *c, const struct closed *closed, c
         else if (stays_optimal(hold) < 0)
             put(&t, "not optimal: %s is possible\n", timed(c, hold->best));
         else if (isnan(hold->lower))
-            put_word(&t, "and the script cannot be asked for so many\n");
+            put_word(&t, "but the original script refuses that many, so no bound is known\n");
         else
             put(&t, "and no order takes less than %s\n", timed(c, hold->lower));
     }
@@ -148,7 +148,7 @@ static void put_noisy(struct text *t, const struct noisy *noisy) {
         put(t, "before a local search over %s, %.4g and %.4g\n", counted(noisy->orders, "order"), noisy->before.p95,
             noisy->before.mean);
     else
-        put(t, "a local search over %s found none that bears it better\n", counted(noisy->orders, "order"));
+        put(t, "a local search over %s found no better one\n", counted(noisy->orders, "order"));
 }
 
 static void put_result(struct text *t, const struct settings *settings, const struct compile *c,
@@ -271,8 +271,9 @@ static void find_span(struct text *t, const struct settings *settings, const str
         emit_sequence(&closed.body, c->costs, order_of(c, best));
         write_script(
             settings, &closed,
-            format("-- %s: ranks that begin as late as is right take %s at most from their first job to their last.\n",
-                   command_line(&settings->args), timed(c, (double)best->makespan * in->tick)));
+            format(
+                "-- %s: no rank takes more than %s from its first job to its last, if it begins as late as it can.\n",
+                command_line(&settings->args), timed(c, (double)best->makespan * in->tick)));
         stage_file(certificate_of(settings->output), &certificate, false);
         place_files();
     }
@@ -326,9 +327,8 @@ static void check_two_outputs(const struct settings *settings) {
     for (int i = 0; i < 2; i++) {
         struct stat st;
         if (strcmp(settings->output, "-") == 0 || (stat(path[i], &st) == 0 && !S_ISREG(st.st_mode)))
-            die("%s: the script and its certificate are written as two files, and this is none; -o takes a file's "
-                "name, "
-                "e.g. best.lua",
+            die("%s: is not a file, but the script and its certificate are written as two files; give -o the name of a "
+                "file, e.g. best.lua",
                 path[i]);
         check_destination(path[i], settings);
     }

@@ -48,8 +48,8 @@ static void put_costs(struct text *t, const struct costs *costs) {
         return;
     int32_t j = uneven(costs);
     if (j >= 0)
-        die("%s: %s takes another time than the stage's other microbatches do, which no script of ours can say; leave "
-            "-o out",
+        die("%s: %s takes longer or shorter than the stage's other microbatches, which the written script cannot "
+            "express; leave out -o",
             sp->file, job_name(&sp->names, sp->job[j].s, sp->job[j].b, sp->job[j].d));
     put_word(t, "  cost = function(s, b, d) return ({\n");
     for (int d = 0; d < NDIRS; d++) {
@@ -114,7 +114,7 @@ static void put_home_ranks(struct text *t, const struct spec *sp) {
         int32_t first = job_at(sp, job->s, 0, OP_F);
         plain &= job->home == job->rank && job->rank == sp->job[first].rank;
         if (job->home != sp->job[first].home)
-            die("%s: the weights of stage %d have several homes, which a sequence cannot say of each job; leave -o out",
+            die("%s: the weights of stage %d have several homes, which a sequence cannot express; leave out -o",
                 sp->file, job->s);
     }
     if (plain)
@@ -137,7 +137,7 @@ static void put_sizes(struct text *t, const struct spec *sp, const char *batches
 void emit_before_sequence(struct text *t, const struct costs *costs, const char *batches) {
     const struct spec *sp = costs->spec;
     if (sp->pred)
-        die("%s: its jobs' dependencies are its own (pred), which a sequence cannot say; leave -o out", sp->file);
+        die("%s: pred gives its jobs other dependencies, which a sequence cannot express; leave out -o", sp->file);
     put_sizes(t, sp, batches);
     put_home_ranks(t, sp);
     put_caps(t, sp, sp->limits.cap);

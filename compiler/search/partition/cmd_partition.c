@@ -36,9 +36,8 @@ static void read_levels(const char *levels, struct machines *machines) {
         s = end + 1;
         double bandwidth = good ? strtod(s, &end) : 0;
         if (!good || end == s || !(bandwidth >= LEAST_TIME && bandwidth <= MOST_TIME) || (*end && *end != ','))
-            die("--levels %s: expected the ranks of a group and the bandwidth between them, in bytes per second, "
-                "then "
-                "the groups and that between those: 4x10e9,2x1.25e9",
+            die("--levels %s: expected the ranks in a group x the bandwidth between them in bytes per second, then the "
+                "number of groups x the bandwidth between groups, such as 4x10e9,2x1.25e9",
                 levels);
         if (machines->nlevels == MOST_LEVELS || count_machines(machines) * n > MOST_MACHINES)
             die("--levels %s: at most %d levels and %d ranks", levels, MOST_LEVELS, MOST_MACHINES);
@@ -108,7 +107,7 @@ static const struct profile *load_profile(const struct settings *settings, struc
                             file_text(settings->partition.profile));
     *sp = script_units(&settings->args, count_workers(settings), 1);
     if (!is_costs(*sp) && !settings->args.cluster)
-        die("with a model of layers `partition` needs --cluster FILE.lua, whose flops make seconds of their FLOP");
+        die("for a model with layers, `partition` needs --cluster FILE.lua, whose flops convert FLOP to seconds");
     if (!is_costs(*sp) && (*sp)->machine.flops == 0 && !(*sp)->machine.took)
         die("%s: has no flops, so layers take FLOP and links seconds; add flops, the FLOP per second of a rank",
             settings->args.cluster);

@@ -31,7 +31,7 @@ static void check_profiling(const struct settings *settings) {
     if (settings->profile.microbatches > MOST || settings->profile.warm_up > MOST)
         die("--%s: at most %d microbatches", settings->profile.microbatches > MOST ? "microbatches" : "warm-up", MOST);
     if (out && strcmp(out, "-") != 0 && !has_ending(out, ".lua") && !has_ending(out, ".txt"))
-        die("-o %s: expected a name that ends in .lua, for a model of costs, or in .txt, for PipeDream's graph", out);
+        die("-o %s: expected a name that ends in .lua, for a cost model, or in .txt, for PipeDream's graph", out);
     if (out && fit && same_place(out, fit))
         die("-o and --fit both write to %s", out);
     if (fit && strcmp(fit, "-") == 0)
@@ -81,7 +81,7 @@ static struct timing measure_layers(const struct settings *settings) {
     struct timing timing = {.c = {.args = settings->args, .spec = script_units(&settings->args, 1, batches)}};
     struct compile *c = &timing.c;
     if (is_costs(c->spec))
-        die("%s: is a model of costs, which says already what its layers take; give one with layers",
+        die("%s: is a cost model, which already gives the times of its layers; give one with layers",
             settings->args.model);
     compile_all(c, "");
     check_device(c, settings->train.cuda);

@@ -22,7 +22,7 @@ void emit_costs(struct text *out, const struct profile *profile, const char *mea
     char buf[32];
     put(out,
         "-- %s\n"
-        "-- A model of costs, of one microbatch: pianola partition --model FILE.lua --workers 4 --bandwidth 1e9\n"
+        "-- A cost model, of one microbatch: pianola partition --model FILE.lua --workers 4 --bandwidth 1e9\n"
         "local p = params { cut = {} } -- positions in costs at which stages begin; none: evenly\n\n"
         "return model {\n  costs = {\n",
         tame(measured));

@@ -212,7 +212,7 @@ static _Noreturn void refuse_cycle(const struct profile *p, const int *to) {
     int on = 0;
     while (to[on] >= 0)
         on++;
-    die("%s: its edges make a cycle, on which or behind which %s is", p->name, p->layer[on].id);
+    die("%s: its edges make a cycle, and layer %s is on it or after it", p->name, p->layer[on].id);
 }
 
 /* Sorts each layer after its predecessors; ties keep the order of the file. */

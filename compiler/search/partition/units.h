@@ -1,4 +1,4 @@
-/* A model as a profile: a chain of its units, each a layer, a whole residual block, or an item of a model of costs. */
+/* A model as a profile: a chain of its units, each a layer, a whole residual block, or an item of a cost model. */
 #ifndef PIANOLA_UNITS_H
 #define PIANOLA_UNITS_H
 #include "ir/costs.h"

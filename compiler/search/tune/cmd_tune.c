@@ -232,9 +232,7 @@ static _Noreturn void die_of_refusals(const struct ranking *ranking) {
 
 static const char *known_result(const char *result, const char *key) {
     if (!result)
-        die("-o: it is not plain where the script sets %s, so it cannot be written with another value: see above for "
-            "the options that give it",
-            key);
+        die("-o: the script has no plain default for %s that tune could replace; give it with the options above", key);
     return result;
 }
 

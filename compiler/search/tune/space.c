@@ -61,7 +61,7 @@ static void describe_choices(void *context) {
     file->params = sp->declared.params;
     file->tuned = sp->declared.tuned;
     file->ntuned = sp->declared.ntuned;
-    file->why = sp->updates.every ? "its updates are within the step: it trains otherwise"
+    file->why = sp->updates.every ? "it updates weights within the step, so it trains to another result"
                 : !has_param(sp->declared.params, "workers") || !has_param(sp->declared.params, "batches")
                     ? "it has no parameters workers and batches"
                     : NULL;

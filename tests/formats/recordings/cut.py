@@ -1,7 +1,8 @@
-"""Cuts PyTorch traces down to what tells of a pipeline's run, for the samples of this folder.
+"""Cuts PyTorch traces of pipelines down to the events that Pianola reads, for the samples of this folder.
 
-Keeps the ranges of user_annotation, except gloo:send, and the calls that post messages, of the first STEPS steps, with
-the fields ph, cat, name, ts and dur; and of the file, distributedInfo's rank and size, and the base of its times.
+Keeps the first STEPS steps: the ranges of user_annotation, except gloo:send, and, if messages have no ranges of their own,
+the calls that post them. Events keep the fields ph, cat, name, ts and dur. The file keeps baseTimeNanoseconds, and in
+distributedInfo backend, rank and world_size.
 
 Usage: cut.py STEPS FROM_FOLDER TO_FOLDER
 """

@@ -177,7 +177,7 @@ another="give the schedule that it ran, with the same -D"
 fresh() { rm -rf "$room/x" && cp -r $samples/1f1b "$room/x"; }
 R=$room/x/rank
 fresh
-refused "$samples/1f1b: has a trace of PyTorch's profiler of 4 ranks, but the schedule has 8 ranks; $another" \
+refused "$samples/1f1b: has a trace of PyTorch's profiler for 4 ranks, but the schedule has 8 ranks; $another" \
     show schedules/1f1b.lua -D workers=8 -D batches=8 --measured $samples/1f1b
 sed 's/0F3,0B0/0B0,0F3/' "$room/1f1b.csv" >"$room/other.csv"
 refused "$samples/1f1b/rank0.json: rank 0 ran 0F3 before 0B0 in step 2, but the schedule has them the other way round; $another" \
@@ -191,16 +191,16 @@ refused "$samples/1f1b: a recording by another tool needs the schedule that it r
 refused "$samples/1f1b and $room/x are both recordings by another tool, which need the schedule that they ran: \`pianola show SCHEDULE --measured $samples/1f1b --format tsv -o a.tsv\` writes a timeline that diff takes" \
     diff $samples/1f1b "$room/x"
 rm "${R}3.json"
-refused "$room/x: has a trace of PyTorch's profiler of 3 ranks, but the schedule has 4 ranks; $another" show $f1b --measured "$room/x"
+refused "$room/x: has a trace of PyTorch's profiler for 3 ranks, but the schedule has 4 ranks; $another" show $f1b --measured "$room/x"
 cp "${R}2.json" "${R}3.json"
-refused "${R}2.json and ${R}3.json are both of rank 2: give a folder with one file per rank" show $f1b --measured "$room/x"
+refused "${R}2.json and ${R}3.json are both from rank 2: give a folder with one file per rank" show $f1b --measured "$room/x"
 gzip "${R}3.json"
 refused "${R}3.json.gz: is compressed, and Pianola reads only plain files: run \`gunzip\` on it first" show $f1b --measured "$room/x"
 fresh
 sed -i 's/PP:1F2"/PP:1F1"/' "${R}1.json"
-refused "${R}1.json: 1F1 is there twice in step 2" show $f1b --measured "$room/x"
+refused "${R}1.json: 1F1 occurs twice in step 2" show $f1b --measured "$room/x"
 sed -i 's/PP:1F1"/PP:1Z1"/' "${R}1.json"
-refused "${R}1.json: the range PP:1Z1 is no action of torch.distributed.pipelining that is known here" show $f1b --measured "$room/x"
+refused "${R}1.json: the range PP:1Z1 is not an action of torch.distributed.pipelining that Pianola knows" show $f1b --measured "$room/x"
 sed -i '/"PP:/d' "${R}1.json"
 refused "${R}1.json: has no range of torch.distributed.pipelining, such as PP:0F0; Schedule1F1B records none: write the schedule with \`pianola show --format torch-csv\` and run it with _PipelineScheduleRuntime, or import one of PyTorch's other schedules" \
     show $f1b --measured "$room/x"
@@ -216,8 +216,8 @@ for kind in kernel cuda_runtime; do
     sed -i '/"'$kind'\|"cuda_driver\|"gpu_mem/d;$d' "${R}0.json"
     sed -i '$s/,$//' "${R}0.json"
     echo ']}' >>"${R}0.json"
-    what=$([ $kind = kernel ] && echo kernels || echo launches)
-    refused "${R}0.json: has no $what of GPUs: profile with ProfilerActivity.CPU and ProfilerActivity.CUDA" \
+    what=$([ $kind = kernel ] && echo kernels || echo "kernel launches")
+    refused "${R}0.json: has no GPU $what: profile with ProfilerActivity.CPU and ProfilerActivity.CUDA" \
         show schedules/1f1b.lua -D workers=2 -D batches=1 --measured "$room/x"
 done
 fresh
@@ -228,12 +228,12 @@ expect "a backend that records no receives" \
 fresh
 sed -i 's/"rank":2,//' "${R}2.json"
 mv "${R}2.json" "$room/x/worker.json"
-refused "$room/x/worker.json: its distributedInfo has no rank: name it rank0.json, or as its rank is" show $f1b --measured "$room/x"
+refused "$room/x/worker.json: its distributedInfo has no rank; put the rank into its name, such as rank0.json for rank 0" show $f1b --measured "$room/x"
 mv "$room/x/worker.json" "$room/x/host_rank_2.pt.trace.json"
 expect "the rank in a file's name" "$(makespan $samples/1f1b)" "$(makespan "$room/x")"
 
 flight pickle lost_hang >"$room/out"
-refused "$room/flight/nccl_trace_rank_0: entry 6, a message from rank 1, is started and not completed; the ring buffer has lost the run's first messages, so it is not known which it is: record with a larger TORCH_FR_BUFFER_SIZE" \
+refused "$room/flight/nccl_trace_rank_0: entry 6, a message from rank 1, is started and not completed; which message of the schedule it is cannot be told, because the ring buffer has lost the run's first ones: record with a larger TORCH_FR_BUFFER_SIZE" \
     show $two --measured "$room/flight"
 flight pickle group >"$room/out"
 F=$room/flight/nccl_trace_rank
@@ -244,7 +244,7 @@ refused "${F}_0: rank 0 has a message to rank 0, which the schedule does not hav
 sed -i 's/nccl:send 0->0/nccl:send 0->2/' "${F}_0"
 refused "${F}_0: a message names rank 2 of the process group \"0\", whose ranks are [0, 1]" show $two --measured "$room/flight"
 sed -i 's/\[0, 1\]/[0, 1, 5]/' "${F}_0"
-refused "${F}_0: rank 0 has messages with rank 5, of which there is no dump" show $two --measured "$room/flight"
+refused "${F}_0: rank 0 exchanges messages with rank 5, but the folder has no dump of rank 5" show $two --measured "$room/flight"
 flight pickle none >"$room/out"
 mv "${F}_1" "${F}_2"
 refused "${F}_2: its name says rank 2, but entry 0 is rank 1's: nccl:recv 1<-0" show $two --measured "$room/flight"

@@ -114,12 +114,12 @@ M=$room/m.tsv
 refused "$M: 164 rows, but the program has 10 instructions; $as: --model is missing, and every run has one" schedules/1f1b.lua -D batches=1 -D workers=2 --measured "$M"
 refused "$M, rank 0's B in lane compute: this row is not an instruction of the program, which has 0F4 on rank 0 there; $as: --model is missing, and every run has one" \
     schedules/gpipe.lua --measured "$M"
-refused "$M, rank 0's SEND_F in lane send 1: this row is not an instruction of the program, which has SEND_F 0 0 to 1 of 65536 bytes on rank 0 there; $as: --cluster is missing, whose times decide the order of the jobs" \
+refused "$M, rank 0's SEND_F in lane send 1: this row is not an instruction of the program, which has SEND_F 0 0 to 1 of 65536 bytes on rank 0 there; $as: --cluster is missing, and the order of the jobs depends on its times" \
     schedules/1f1b.lua --model schedules/models/gpt.lua --measured "$M"
 refused "$M, rank 0's SEND_F in lane send 1: this row is not an instruction of the program, which has SEND_F 0 0 to 1 of 65536 bytes on rank 0 there; $as" \
     schedules/1f1b.lua --model schedules/models/gpt.lua --cluster schedules/clusters/nodes.lua --measured "$M"
 A=generated/1f1b/timeline.tsv
-refused "$A: it has no column step, so it was not measured; \`pianola run --timeline FILE\` writes a measured timeline" \
+refused "$A: has no column \`step\`, so it is not a measured timeline; \`pianola run --timeline FILE\` writes one" \
     schedules/1f1b.lua --measured $A
 refused "$room/none: No such file or directory" schedules/1f1b.lua --measured "$room/none"
 refused "--measured: --format streams has no times" schedules/1f1b.lua --measured "$M" --format streams

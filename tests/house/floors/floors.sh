@@ -43,7 +43,7 @@ lines() {
         else if (name ~ /^\.\.\/\.\.\/runtime\//) {
             if (room == "compiler/base") broken("this floor stands below the instructions")
             else if (house != "compiler" || room != "compiler/cli" && !(room in wing) && name !~ /\/(ops|model|attention|parameters|rt_program)\.h$/)
-                broken(house "/ includes only ops.h, model.h, attention.h, parameters.h and rt_program.h of runtime/ so")
+                broken(house "/ includes only ops.h, model.h, attention.h, parameters.h and rt_program.h of runtime/ by a path with ..")
         } else if (name ~ /^[a-z]+(\/[a-z]+)?\/[a-z_0-9]+\.(cu|cuh|h)$/) {
             into = name
             sub(/\/[^\/]*$/, "", into)

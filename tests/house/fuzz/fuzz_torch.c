@@ -1,4 +1,4 @@
-/* PyTorch's schedule CSV: a readable one becomes a script with one meaning, which its own text repeats. */
+/* PyTorch's schedule CSV: one that can be read becomes a script. The CSV of that script gives the same script again. */
 #include "fuzz.h"
 
 struct reading {

@@ -1,5 +1,5 @@
-/* Recordings by other tools: a file is read for each rank of 1F1B on two ranks. The steps that result keep their
- * promises: every span that is known ends after it starts. */
+/* Recordings by other tools: the same file is read as the recording of both ranks of 1F1B. No known span of the steps
+ * that result ends before it starts, or is free after its end. */
 #include "fuzz.h"
 #include "traces/recording.h"
 

@@ -1,4 +1,4 @@
-/* Timelines: a readable one keeps its promises, and reads back as the same from its plainest spelling. */
+/* Timelines: one that can be read is consistent. Written again in its plainest form, it reads as the same. */
 #include "fuzz.h"
 
 struct reading {

@@ -24,7 +24,7 @@ def judge(what, weights, free=False):
     global ran, refused
     r = generate(weights)
     # One line names the model; only an error in a script shows its place.
-    said = [x for x in r.stderr.decode("utf-8", "backslashreplace").splitlines() if " is of --model " not in x]
+    said = [x for x in r.stderr.decode("utf-8", "backslashreplace").splitlines() if ": using --model " not in x]
     if r.returncode == 2 and "error" in json.loads(r.stdout) and said and "error: " in said[0] and (len(said) == 1 or ".lua:" in said[0]):
         refused += 1
     elif r.returncode == 0 and (free or json.loads(r.stdout)["tokens"] == wanted):
@@ -127,7 +127,7 @@ said_of("no layers", [p for p in pairs if p[0] != b"llama.block_count"], "does n
 said_of("half a layer", pairs[:2] + [(b"llama.block_count", *number("f", 0.5))] + pairs[2:],
         "says 0.5 for the layers of its model; expected a whole number from 1 to 2147483647")
 for more in [], [(EPS, *number("f", 0))], [(EPS, *number("d", 1e-60))]:
-    said_of("no eps", without_eps + more, "does not give the number above 0 that its norms add to a variance")
+    said_of("no eps", without_eps + more, "does not give its norms' eps, a number above 0")
 open(f"{room}/tokenizer.json", "w").write("another model's")
 write(pairs)
 judge("its own tokenizer", f"{room}/a.gguf")
@@ -156,13 +156,13 @@ whole = json.dumps(config)
 for end in range(0, len(whole), 11):
     judge_config(f"cut off at byte {end}", whole[:end])
 for more, message in (
-    ('"hidden_act": "gelu"', 'its hidden_act is not "silu", which models/llama.lua cannot say'),
-    ('"use_sliding_window": true', "its use_sliding_window is not false, which models/llama.lua cannot say"),
+    ('"hidden_act": "gelu"', 'its hidden_act is not "silu", which models/llama.lua cannot express'),
+    ('"use_sliding_window": true', "its use_sliding_window is not false, which models/llama.lua cannot express"),
     ('"partial_rotary_factor": 0.5', "its rope rotates 8 of the 16 columns of a head"),
     ('"model_type": "gpt2", "activation_function": "relu"', 'its activation_function is not "gelu_new"'),
     ('"model_type": "gpt2", "scale_attn_weights": false', "its scale_attn_weights is not true"),
     ('"model_type": "gpt2", "n_positions": 9, "n_inner": 256, "layer_norm_epsilon": 0',
-     "does not give the number above 0 that its norms add to a variance"),
+     "does not give its norms' eps, a number above 0"),
 ):
     judge_config(more, f"{whole[:-1]}, {more}}}")
     said(more, message, f"{room}/F32.safetensors")

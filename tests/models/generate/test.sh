@@ -41,7 +41,7 @@ expect "the answer as text" "$(/usr/bin/python3 -c "import sys
 sys.stdout.buffer.write(bytes([$wanted]) + b'\n')" | od -An -c)" \
     "$("$PIANOLA" generate --weights "$room/F32.gguf" --prompt "$long" --tokens 40 --temperature 0 2>/dev/null | od -An -c)"
 "$PIANOLA" generate --weights "$room/F32.gguf" --prompt x --tokens 3 2>"$room/err" >/dev/null
-expect "it names the model" 1 "$(grep -c 'F32.gguf is of --model schedules/models/llama.lua -D layers=2 -D width=64 -D heads=4 -D kv_heads=2 -D inner=96 -D vocab=256 -D rope=10000 -D tied=false$' "$room/err")"
+expect "it names the model" 1 "$(grep -c 'F32.gguf: using --model schedules/models/llama.lua -D layers=2 -D width=64 -D heads=4 -D kv_heads=2 -D inner=96 -D vocab=256 -D rope=10000 -D tied=false$' "$room/err")"
 expect "it prints the speed" 1 "$(grep -cE '^pianola: 1 token of prompt in [0-9.]+ s, 3 tokens at [0-9.]+ a second; --tokens N writes more$' "$room/err")"
 # Extreme temperatures: one acts like 0, the other ignores the model, so that a byte may be zero.
 expect "temperature 1e-9" "$wanted" "$(generate --weights "$room/F32.gguf" --prompt "$long" --tokens 40 --temperature 1e-9)"
@@ -101,7 +101,7 @@ expect "no tokenizer" "$room/alone2/tokenizer.json: No such file or directory" \
 # A rope has no last position, but the model's context has an end.
 sed -i 's/"max_position_embeddings": 2048/"max_position_embeddings": 30/' "$room/older/config.json"
 learned() { "$PIANOLA" generate --weights "$room/older/F32.safetensors" --prompt 'Ten bytes.' --tokens "$1" 2>&1 >"$room/out" | sed -n 's/^pianola: warning: //p'; }
-expect "positions beyond the model's context" "$room/older/config.json says that its model has learned 30 positions, but this run uses 31" "$(learned 21)"
+expect "positions beyond the model's context" "$room/older/config.json says that its model was trained for 30 positions, but this run uses 31" "$(learned 21)"
 expect "positions within the model's context" "" "$(learned 20)"
 
 # Without --model, `run` also uses the model of the weights' file.

@@ -225,7 +225,7 @@ EOF
 expect "run prints the context" "pianola: microbatches of 2 rows of 16 tokens" "$("$PIANOLA" run schedules/serial.lua -D batches=1 \
     --model schedules/models/llama.lua -D layers=1 -D rows=2 -D context=16 --steps 1 2>&1 >/dev/null | grep microbatches)"
 expect "more memory than the machine has" 1 "$("$PIANOLA" run schedules/serial.lua -D batches=1 --model schedules/models/llama.lua -D layers=64 \
-    -D width=65536 -D heads=64 -D kv_heads=64 --steps 1 2>&1 | grep -cE '^pianola: error: the ranks of this schedule together need [0-9.]+ GB of memory, and this machine has [0-9.]+ GB; fewer or shorter rows than 4 of 64 tokens, -D rows=N -D context=N, take less$')"
+    -D width=65536 -D heads=64 -D kv_heads=64 --steps 1 2>&1 | grep -cE '^pianola: error: the ranks of this schedule together need [0-9.]+ GB of memory, and this machine has [0-9.]+ GB; use fewer or shorter rows than 4 of 64 tokens: -D rows=N -D context=N$')"
 
 out=$("$PIANOLA" export-weights "$room/llama.saved" --names hf "${small[@]}" -D inner=96 -D rows=1 -D context=2048 --tokenizer "$room/tokenizer.json" -o "$room/longer" 2>&1)
 expect "export: the number of learned positions" "  \"max_position_embeddings\": 2048, $room/longer/config.json says max_position_embeddings = 2048" \

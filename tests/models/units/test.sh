@@ -255,16 +255,16 @@ refused "reads y in a backward" Y "fine_input uses a pointer that is NULL in its
 refused "needs dx" NULL_DX "fine_input uses a pointer that is NULL in its call: one of y, dw, dx, tokens, targets, seed, frozen, inputs $null"
 refused "is not deterministic" RANDOM \
     "fine_forward is not deterministic: called twice with the same operands, it writes y differently, from byte 20 on"
-undefined() { echo "leaves byte 0 of $1 to what its memory held before: it does not write all of $1, or reads work, stash or extra where nothing was written"; }
+undefined() { echo "makes byte 0 of $1 depend on what memory held before: it does not write all of $1, or reads bytes of work, stash or extra that were not written"; }
 refused "reads work that nobody wrote" UNWRITTEN_WORK "fine_forward $(undefined y)"
 refused "does not write all of dx" UNWRITTEN_DX "fine_input $(undefined dx)"
-refused "does not add" ADD "fine_weight does not add to dw where \`add\` is true: number 0 is 0.314434, and was 0.314434 before a second gradient of 0.314434"
+refused "does not add" ADD "fine_weight does not add to dw if \`add\` is true: number 0 was 0.314434, and is 0.314434 after a gradient of 0.314434"
 expect "a wrong gradient, which only differences show" "1 x" \
     "$(got=$(UNIT_CFLAGS=-DBROKEN_GRADIENT "$PIANOLA" check-unit $small 2>&1); echo "$? $(awk '/wrong$/ { print $1 }' <<<"$got" | paste -sd' ')")"
 expect "too small a stash" "pianola: error: unit 'fine' of layer 1: fine_forward touches byte 320 of stash, which has 320 bytes" \
     "$("$PIANOLA" check-unit $small -D stash=320 2>&1)"
-expect "too wide" "pianola: error: unit 'fine' of layer 1: fine_forward leaves byte 384 of y to what its memory held before: it does not write all of y, or reads \
-work, stash or extra where nothing was written" "$("$PIANOLA" check-unit $small -D width=9 2>&1)"
+expect "too wide" "pianola: error: unit 'fine' of layer 1: fine_forward makes byte 384 of y depend on what memory held before: it does not write all of y, or reads \
+bytes of work, stash or extra that were not written" "$("$PIANOLA" check-unit $small -D width=9 2>&1)"
 
 # ---- code that is not there, or not code ----
 says() { "$PIANOLA" run schedules/1f1b.lua -D workers=2 --model $small --steps 1 "$@" 2>&1 | grep error: | tail -1; }
@@ -283,9 +283,9 @@ for name, data in (('arm.so', arm(so, 0)), ('arm.a', arm(packed, packed.index(b'
     open(f'{room}/{name}', 'wb').write(data)
 END
 with_library() { says -D library="$room/$1" "${@:2}" | sed "s,$room/,,"; }
-none="is no library: neither a shared one, .so, nor an archive of objects, .a"
+none="is not a library: it must be a shared library (.so) or an archive of objects (.a)"
 for bad in text.so short.so empty.a shift.o; do expect "no library: $bad" "$at 'fine': $bad: $none" "$(with_library $bad)"; done
-expect "a folder" "$at 'fine': folder: is no file" "$(mkdir "$room/folder" && with_library folder)"
+expect "a folder" "$at 'fine': folder: is not a regular file" "$(mkdir "$room/folder" && with_library folder)"
 if [ "$(uname -m)" = x86_64 ]; then
     for bad in arm.so arm.a; do
         expect "another machine's: $bad" "$at 'fine': $bad: is a library for AArch64 with 64 bits, but this program is for x86-64 with 64 bits; build it for this machine" \
@@ -411,6 +411,6 @@ expect "a library is copied" "units/fine/libshift.so" "$(cd "$room/out" && find 
 expect "the copy serves" loss "$(make -s -C "$room/out" && rank_alone "$room/out")"
 expect "wherever the folder is" loss "$(mv "$room/out" "$room/elsewhere" && rank_alone "$room/elsewhere")"
 cc -shared -fPIC -Wl,-soname,libshift.so -x c -o "$room/elsewhere/units/fine/libshift.so" - <<<'float shift_of_unit = 4;'
-expect "an altered copy is refused" "error: unit 'fine': the library libshift.so that is loaded is another than the one it was made with: it was altered, or another library of \
-that name (SONAME) was loaded before it" "$(rank_alone "$room/elsewhere")"
+expect "an altered copy is refused" "error: unit 'fine': the library libshift.so that is loaded is not the one that was checked: it was altered, or another library of that \
+name (SONAME) was loaded before it" "$(rank_alone "$room/elsewhere")"
 finish

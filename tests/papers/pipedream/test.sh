@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints PipeDream's published tables beside the partitioner's predictions. These come from models of costs, which know
+# Prints PipeDream's published tables beside the partitioner's predictions. These come from cost models, which know
 # only layer shapes and one throughput. Asserts what holds on any machines: the order, the stage configurations that
 # follow from the weights alone, and the bytes of the authors' profiles.
 #

@@ -26,10 +26,10 @@ unreadable links 's/^(class 1 F1) rank/\1  rank/' 8 "expected \" rank \": the li
 unreadable links 's/F1 rank 1/F1 rank 2/' 8 "$(whole ' rank ' 0 1)"
 unreadable links 's/(class 1 .*) items 2/\1 items 0/' 8 "$(whole ' items ' 1 1000000)"
 unreadable links 's/(class 1 .*) time 1/\1 time 0/' 8 'a cover needs times of at least 1: F1 takes none, so a rank could start several items at once'
-unreadable links "s/(class 1 .*) time 1/\1 time $most/" 8 'all times and lags together are more than 2^59: use a larger tick or unit'
-unreadable links "s/(class 1 .*) take 0/\1 take $most/" 8 'all that is taken together are more than 2^59: use a larger tick or unit'
-unreadable links "s/(class 1 .*) give 0/\1 give $most/" 8 'all that is given back together are more than 2^59: use a larger tick or unit'
-unreadable links "s/^after 1.*/after 1: 0+$most/" 11 'all times and lags together are more than 2^59: use a larger tick or unit'
+unreadable links "s/(class 1 .*) time 1/\1 time $most/" 8 'the sum of all times and lags is more than 2^59: use a larger tick or unit'
+unreadable links "s/(class 1 .*) take 0/\1 take $most/" 8 'the sum of all units taken is more than 2^59: use a larger tick or unit'
+unreadable links "s/(class 1 .*) give 0/\1 give $most/" 8 'the sum of all units given back is more than 2^59: use a larger tick or unit'
+unreadable links "s/^after 1.*/after 1: 0+$most/" 11 'the sum of all times and lags is more than 2^59: use a larger tick or unit'
 unreadable links 's/^after 1: 0\+2/after 4: 0+2/' 11 "$(whole 'a class' 0 3)"
 unreadable links 's/^after 1:/after 1/' 11 'expected ":": the line is `after CLASS: CLASS+LAG CLASS+LAG …`'
 unreadable links 's/^after 1:.*/after 1:/' 11 'expected " ": the line is `after CLASS: CLASS+LAG CLASS+LAG …`'

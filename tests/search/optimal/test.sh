@@ -63,7 +63,7 @@ for script in schedules/*.lua; do
         expect "$script: says why it is refused" 1 "$(grep -cE 'teams|update|pairs' <<<"$got")"
         continue
     fi
-    if [[ $got == *"leave -o out"* ]]; then
+    if [[ $got == *"leave out -o"* ]]; then
         expect "$script: nothing is written" "" "$(ls "$room" | grep best)"
         got=$("$PIANOLA" optimal "$script" --json 2>&1)
     else

@@ -160,9 +160,9 @@ unequal() { "$PIANOLA" show schedules/1f1b.lua --model schedules/models/gpt.lua 
     --cluster schedules/clusters/unequal.lua -D flops=1e11 "$@" --json | sed -nE 's/^ +"busy": (.*),/\1/p'; }
 expect "a slow rank has fewer layers" yes "$(unequal | awk '{ most = $1 > most ? $1 : most; least = NR == 1 || $1 < least ? $1 : least } END { print most < 1.1 * least ? "yes" : most " against " least }')"
 
-# ---- a model of costs: the same result as a profile, and its schedule runs as fast as predicted ----
+# ---- a cost model: the same result as a profile, and its schedule runs as fast as predicted ----
 
-# The profile of vgg16 as a model of costs.
+# The profile of vgg16 as a cost model.
 {
     echo 'local p = params { cut = {} } return model { cut = #p.cut > 0 and p.cut or nil, costs = {'
     grep -v '^#\|^images' $vgg | sed -nE 's/^([a-z0-9]+) -- .*forward_compute_time=(.*), backward_compute_time=(.*), activation_size=(.*), parameter_size=(.*)/{ name = "\1", forward = \2 \/ 1000, backward = \3 \/ 1000, activation = \4, weights = \5 },/p'
@@ -180,9 +180,9 @@ costs="--model $room/vgg.lua -D cut=$cut"
 expect "3-1 of costs runs at the predicted speed" 0.1696 \
     "$(awk -v a="$(figure makespan "$room/costs.lua" $costs -D batches=96)" -v b="$(figure makespan "$room/costs.lua" $costs -D batches=192)" 'BEGIN { printf "%.4g\n", (b - a) / 96 }')"
 expect "costs use the cluster's links" "$(stages --profile $vgg --workers 4 --bandwidth 1e6)" "$(stages --model "$room/vgg.lua" --cluster "$room/cluster.lua" --workers 4)"
-expect "costs are not trained" "pianola: error: $room/vgg.lua: is a model of costs, which has no layers to train; give one with layers, e.g. --model schedules/models/gpt.lua, or see the prediction: \`pianola show\`" \
+expect "costs are not trained" "pianola: error: $room/vgg.lua: is a cost model, which has no layers to train; give one with layers, e.g. --model schedules/models/gpt.lua, or see the prediction: \`pianola show\`" \
     "$("$PIANOLA" run schedules/serial.lua --model "$room/vgg.lua" 2>&1)"
-expect "costs are not compiled to programs" "pianola: error: $room/vgg.lua: is a model of costs, which has no layers for the ranks' programs; give one with layers, or see \`pianola show --format streams\` none" \
+expect "costs are not compiled to programs" "pianola: error: $room/vgg.lua: is a cost model, which has no layers for the ranks' programs; give one with layers, or see \`pianola show --format streams\` none" \
     "$("$PIANOLA" compile schedules/serial.lua --model "$room/vgg.lua" -o "$room/out" 2>&1) $([ -e "$room/out" ] || echo none)"
 expect "buckets of costs" 0 "$("$PIANOLA" check schedules/ddp.lua -D bucket=1000 --model "$room/vgg.lua" >/dev/null 2>&1; echo $?)"
 
@@ -216,7 +216,7 @@ refuse "a duplicate layer" "$room/bad.txt:2: error: there are two layers a" "$go
 refuse "an edge to nowhere" "$room/bad.txt:2: error: there is no layer b" "$good" '\ta -- b'
 refuse "half an edge" "$room/bad.txt:2: error: expected an edge, such as node1 -- node2" "$good" '\ta'
 refuse "an edge to itself" "$room/bad.txt:2: error: this edge leads from a layer to itself" "$good" '\ta -- a'
-refuse "a cycle" "pianola: error: $room/bad.txt: its edges make a cycle, on which or behind which a is" "$good" "b${good#a}" '\ta -- b' '\tb -- a'
+refuse "a cycle" "pianola: error: $room/bad.txt: its edges make a cycle, and layer a is on it or after it" "$good" "b${good#a}" '\ta -- b' '\tb -- a'
 refuse "only inputs" "pianola: error: $room/bad.txt: all its layers are called Input" "${good/ x / Input }"
 refuse "layers that take no time" "pianola: error: $room/bad.txt: its layers take no time at all, so there is nothing to divide" "${good//time=1/time=0}"
 refuse "too many branches" "pianola: error: $room/bad.txt: its branches leave more than 2048 places for a cut; merge the layers of a branch into one, or give a block of branches as one layer" \
@@ -251,7 +251,7 @@ fails "a number of workers beyond 32 bits" \
     "--workers 4294967298: expected at most 1024" --profile $vgg --workers 4294967298 --bandwidth 1
 fails "bandwidth 0" "--bandwidth 0: expected bytes per second, such as 1e9" --profile $vgg --workers 2 --bandwidth 0
 fails "a misspelt sync" "--sync rign: expected server or ring; did you mean ring?" --profile $vgg --sync rign
-bad_level="expected the ranks of a group and the bandwidth between them, in bytes per second, then the groups and that between those: 4x10e9,2x1.25e9"
+bad_level="expected the ranks in a group x the bandwidth between them in bytes per second, then the number of groups x the bandwidth between groups, such as 4x10e9,2x1.25e9"
 for levels in 4 4x '4x1e9,' x1e9 0x1e9 4x0 4x1e9y; do
     fails "levels $levels" "--levels $levels: $bad_level" --profile $vgg --levels $levels
 done
@@ -265,7 +265,7 @@ expect "a limit on memory" "pianola: error: schedules/1f1b.lua: rank 1 needs 8 b
     "$("$PIANOLA" show schedules/1f1b.lua --memory 6 2>&1 | cut -d: -f1-4)"
 fails "a profile with a cluster" "--cluster goes with --model: a profile has its times, and --bandwidth says how fast links are" --profile $vgg --cluster "$room/cluster.lua"
 fails "a profile with parameters" "-D batches=2: a profile has no parameters" --profile $vgg -D batches=2
-fails "a model without a cluster" "with a model of layers \`partition\` needs --cluster FILE.lua, whose flops make seconds of their FLOP" --model "$room/model.lua" --workers 2
+fails "a model without a cluster" "for a model with layers, \`partition\` needs --cluster FILE.lua, whose flops convert FLOP to seconds" --model "$room/model.lua" --workers 2
 echo 'return cluster {}' >"$room/slow.lua"
 fails "a cluster without flops" "$room/slow.lua: has no flops, so layers take FLOP and links seconds; add flops, the FLOP per second of a rank" --model "$room/model.lua" --cluster "$room/slow.lua" --workers 2
 fails "levels with unequal speeds" "--levels: rank 0 of the cluster has a speed of its own, but groups of ranks must be alike; give --workers and --bandwidth" --model "$room/model.lua" --cluster "$room/unequal.lua" --levels 2x1,2x1

@@ -88,9 +88,9 @@ expect "and leaves no other file" "" "$(ls "$room"/.pianola-* 2>/dev/null)"
 
 fails "no model" "pianola: error: \`profile\` times the layers of a model: give one with --model, e.g. --model schedules/models/gpt.lua"
 fails "a file" "pianola: error: \`profile\` takes no file, but got 'gpt.lua'; name a model with --model" gpt.lua
-fails "a model of costs" "pianola: error: $room/costs.lua: is a model of costs, which says already what its layers take; give one with layers" --model "$room/costs.lua"
-fails "another ending" "pianola: error: -o x.csv: expected a name that ends in .lua, for a model of costs, or in .txt, for PipeDream's graph" $gpt -o x.csv
-fails "only an ending" "pianola: error: -o .lua: expected a name that ends in .lua, for a model of costs, or in .txt, for PipeDream's graph" $gpt -o .lua
+fails "a cost model" "pianola: error: $room/costs.lua: is a cost model, which already gives the times of its layers; give one with layers" --model "$room/costs.lua"
+fails "another ending" "pianola: error: -o x.csv: expected a name that ends in .lua, for a cost model, or in .txt, for PipeDream's graph" $gpt -o x.csv
+fails "only an ending" "pianola: error: -o .lua: expected a name that ends in .lua, for a cost model, or in .txt, for PipeDream's graph" $gpt -o .lua
 fails "one file for two outputs" "pianola: error: -o and --fit both write to $room/x.lua" $gpt -o "$room/x.lua" --fit "$room/x.lua"
 fails "the model itself" "pianola: error: schedules/models/gpt.lua: this file is an input; name another one to write to" $gpt -o schedules/models/gpt.lua
 fails "a cluster to stdout" "pianola: error: --fit -: the table goes to stdout; name a file" $gpt --fit -

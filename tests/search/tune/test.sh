@@ -184,7 +184,7 @@ written again "$S/breadth_first.lua" "${integers[@]}" "${links[@]}" --workers 2 
 written sequence "$S/dualpipev.lua" "${gpt[@]}" -D context=16 "${links[@]}" --workers 2 --rows 8 --recompute -D tensor=1
 # A script whose defaults are not plain values is refused, and nothing is written.
 sed 's/^local p = params .*/local defaults = { workers = 4, batches = 8 }\nlocal p = params(defaults)/' $S/zb_h1.lua >"$room/odd.lua"
-expect "defaults that are not plain" "pianola: error: -o: it is not plain where the script sets workers, so it cannot be written with another value: see above for the options that give it" \
+expect "defaults that are not plain" "pianola: error: -o: the script has no plain default for workers that tune could replace; give it with the options above" \
     "$(tune "$room/odd.lua" "${integers[@]}" "${links[@]}" --workers 2 --rows 4 -o "$room/none.lua" | grep error)"
 expect "defaults that are not plain: nothing is written" no "$([ -e "$room/none.lua" ] && echo yes || echo no)"
 # Comments, strings and functions with the same words are not defaults.
@@ -247,12 +247,12 @@ says "-D chnks=2: none of the scripts has this parameter" "$S/1f1b.lua" "${integ
 says "--rows 7: microbatches of 2 rows do not add up to that" "$S/1f1b.lua" "${integers[@]}" "${links[@]}" --workers 4 -D rows=2 --rows 7
 says "--memory lots: expected bytes, such as 1e9" "${integers[@]}" "${links[@]}" --workers 4 --memory lots
 says "$room/absent.lua: No such file or directory" "$room/absent.lua" "${integers[@]}" "${links[@]}" --workers 2
-says "$S/asp.lua: its updates are within the step: it trains otherwise" $S/asp.lua "${integers[@]}" "${links[@]}" --workers 2
+says "$S/asp.lua: it updates weights within the step, so it trains to another result" $S/asp.lua "${integers[@]}" "${links[@]}" --workers 2
 says "none of 11 candidates compiles:" $S/chimera.lua "${integers[@]}" "${links[@]}" --workers 3 -D tensor=1 --rows 96 --recompute
 sed 's/^  order = /  tune = { chnks = { 2 } }, order = /;s/^  n = /  tune = { chnks = { 2 } }, n = /' $S/1f1b.lua >"$room/wrong.lua"
 expect "tune names no parameter" yes "$("$PIANOLA" check "$room/wrong.lua" 2>&1 | grep -q "tune names \"chnks\", which is not a parameter of this script" && echo yes)"
 expect "a schedule that is not tried is named" \
-    "  not tried: asp: its updates are within the step: it trains otherwise" \
+    "  not tried: asp: it updates weights within the step, so it trains to another result" \
     "$(tune $S/1f1b.lua $S/asp.lua "${integers[@]}" "${links[@]}" --workers 2 --rows 2 | grep asp)"
 
 # ---- reasons are sentences about schedules, not messages of the compiler's parser ----
