@@ -32,7 +32,7 @@ PACKAGES := gcc g++ libc6-dev pkg-config liblua5.4-dev libopenblas-dev $(if $(fi
 PAGE_PACKAGES := emscripten python3-pip # for make page
 LAUNCHERS := slurmctld slurmd slurm-client munge python3-yaml # for tests/processes/slurm and tests/processes/launchers
 VIEWERS := chromium-headless-shell librsvg2-bin libxml2-utils # for tests that look at pictures
-demo: VIEWERS :=
+demo demo-torch: VIEWERS :=
 deps:
 	@if ! command -v apt-get >/dev/null; then \
 	    pkg-config --exists lua5.4 $(BLAS) libpcre2-8 libutf8proc criterion 2>/dev/null && exit 0; \
@@ -268,6 +268,8 @@ $(SMOLLM):
 # default run, since this installs it. PYTHON names an interpreter that has it; otherwise pip installs it as configured.
 # Any build will do; the CPU one is the smallest.
 PYTHON ?= build/torch/bin/python
+demo-torch bench-torch test-torch test-export test-tokens: PACKAGES += python3-venv
+build/torch/bin/python build/tokens/bin/python: | deps
 build/torch/bin/python:
 	python3 -m venv build/torch
 	build/torch/bin/pip install -q torch numpy transformers gguf accelerate
