@@ -26,14 +26,14 @@ def check_part(part, graphs, inputs, tokens):
     where = part.where or part.name
     if any(inputs.get(n) is tokens for n in graphs.constants):
         raise ExportError(
-            f"{where}: reads the tokens beside their vectors, for example to find padding; only the token "
-            "table may read them"
+            f"{where}: reads the tokens themselves, besides their vectors, for example to find padding; only the"
+            " token table may read them"
         )
     y = graphs.graphs["forward"].module.graph.output_node().args[0][0].meta["val"]
     for what, t in ("input", part.x), ("output", y):
         if t.dtype != torch.float32:
             raise ExportError(
-                f"{where}: its {what} is {t.dtype}; a unit's are torch.float32: convert it inside"
+                f"{where}: its {what} is {t.dtype}, but must be torch.float32; convert it inside the layer"
             )
     for op, g in graphs.graphs.items():
         values = [n.meta["val"] for n in g.module.graph.find_nodes(op="placeholder")]
@@ -43,9 +43,9 @@ def check_part(part, graphs, inputs, tokens):
             or any(v.dim() > DIMS for v in values)
         ):
             raise ExportError(
-                f"{where}: its {op} reads {len(g.inputs)} tensors and makes {len(g.outputs)}, of which backward"
-                f" reads some, with up to {max(v.dim() for v in values)} dimensions; at most {MOST_INPUTS},"
-                f" {MOST_OUTPUTS} and {DIMS} are supported: split the layer in two"
+                f"{where}: its {op} reads {len(g.inputs)} tensors of up to {max(v.dim() for v in values)} dimensions"
+                f" and makes {len(g.outputs)}, including those that are kept for the backward; at most"
+                f" {MOST_INPUTS}, {DIMS} and {MOST_OUTPUTS} are supported: split the layer in two"
             )
     if len(graphs.parameters) > MOST_PARAMETERS:
         raise ExportError(
@@ -73,11 +73,10 @@ def check_parameter(where, name, p, trained, owners):
             " dots, and more than one letter after the last dot; rename it"
         )
     if p.requires_grad and name not in trained:
-        raise ExportError(f"{what} gets no gradient; let it not require one: requires_grad_(False)")
+        raise ExportError(f"{what} gets no gradient; call requires_grad_(False) on it")
     if id(p) in owners:
         raise ExportError(
-            f"{what} is also {owners[id(p)]}'s; of shared parameters only a token table that is the output "
-            "matrix can be exported"
+            f"{what} is also {owners[id(p)]}'s; only a token table can be shared, with the output matrix"
         )
     owners[id(p)] = where
 
@@ -86,8 +85,8 @@ def check_ends(model, found):
     for name in (found.table, found.output, *found.bias):
         if not model.get_parameter(name).requires_grad:
             raise ExportError(
-                f"{name} is frozen; a token table, an output matrix and its bias are trained: let them"
-                " require gradients"
+                f"{name} is frozen, but the token table, the output matrix and its bias are always trained; call"
+                " requires_grad_(True) on it"
             )
     for name in (found.table, found.output):
         if not name.endswith(".weight"):
@@ -160,7 +159,7 @@ class Exporter:
             name = self.name_of(part)
             self.units[key], error = build_unit(builder, name, part, graphs)
             if math.isnan(error):
-                raise ExportError(f"{where}: its output or a gradient is NaN; mend the model, or its weights")
+                raise ExportError(f"{where}: its output or a gradient is NaN; correct the model or its weights")
             if not error < TOLERANCE:
                 raise ExportError(
                     f"{where}: the compiled code differs from autograd by {error:.1e}; please report this"
@@ -192,9 +191,8 @@ class Exporter:
             lost = [n for n, g in zip(trained, gradients) if g is not None]
             if lost:
                 raise ExportError(
-                    f"{lost[0]} is trained, and the logits depend on it, but no part of the model reads it:"
-                    " what layers read beside x is constant; use it inside a layer, or let it not require a"
-                    " gradient"
+                    f"{lost[0]} is trained, and the logits depend on it, but no unit trains it: what layers read"
+                    " besides their input is constant; use it inside a layer, or call requires_grad_(False) on it"
                 )
         return list(left)
 
@@ -203,8 +201,8 @@ def check_value(what, wanted, got):
     error = largest_error({("y", None): wanted}, {("y", None): got.view(wanted.shape)})
     if not error < TOLERANCE:
         raise ExportError(
-            f"{what} by {error:.1e} from what the parts before it compute. Between layers, and in state that"
-            " calls change, a model may compute nothing; and training mode may change dropout alone"
+            f"{what} by {error:.1e} from what the exported units compute; move what the model computes between"
+            " layers, or sets before it calls them, into the layers; only dropout may differ in training mode"
         )
 
 
@@ -242,7 +240,7 @@ def export(model, layers, batch, out, machine="x86-64-v3", quiet=False):
     tell(f"cut into {len(found.parts)} parts; tokens: {found.table}; output: {found.output}")
     constant = [n for n, v in batch.items() if v is not found.tokens]
     if constant:
-        tell(f"the same in all microbatches, as in the batch: {', '.join(constant)}")
+        tell(f"constants, with the values in the batch: {', '.join(constant)}")
     exporter = Exporter(model, batch, found, tell)
     with tempfile.TemporaryDirectory() as folder:
         builder = Builder(folder, machine)
@@ -251,7 +249,7 @@ def export(model, layers, batch, out, machine="x86-64-v3", quiet=False):
                 exporter.add_output(found)
             elif part != "table":
                 exporter.add_part(builder, part)
-        check_value("the logits: the model's in eval mode differ", found.logits, exporter.y)
+        check_value("the model's logits in eval mode differ", found.logits, exporter.y)
         left_out = exporter.check_left_out()
         names = {id(p): n for n, p in model.named_parameters()}
         weights = {names[id(p)]: p.detach().contiguous().clone() for p in exporter.weights.values()}

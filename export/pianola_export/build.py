@@ -83,8 +83,8 @@ class Output(ctypes.Structure):
 
 @dataclasses.dataclass
 class Recording:
-    """What a run of a graph did: allocations as (bytes, when made, when deleted), the numbers of products
-    that made each, outputs as (allocation, offset), their values, and the most tensors at once."""
+    """A run of a graph. allocations: (bytes, when made, when deleted) of each. products: how many matrix products
+    wrote to each. outputs: (allocation, offset). results: the outputs' values. tensors: the most at once."""
 
     allocations: list
     products: list
@@ -190,8 +190,8 @@ def source_of(codes, constants, unit):
 
 @functools.cache
 def recorder():
-    """Builds and loads the library that records graphs, once in a process, as graphs call the functions of
-    the one that was loaded first. Returns it, and the functions' names."""
+    """Builds and loads the library that records graphs. Returns it, and the functions' names. There is one for a
+    process, because graphs call the functions of the first one that was loaded."""
     flags = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", f"-I{RUNTIME}", f"-I{RUNTIME}/units"]
     sources = [str(RUNTIME / "units" / f"aoti{part}.c") for part in ("", "_product", "_attention")]
     with tempfile.TemporaryDirectory() as folder:
@@ -215,7 +215,7 @@ class Builder:
             f"-I{include}",
             f"-I{include}/torch/csrc/api/include",
         ]
-        valid_vec_isa_list()  # it compiles what it tries, here into the cache of all programs
+        valid_vec_isa_list()  # compiles test programs, while the cache is still the one of all programs
         self.headers = self.precompile()
         self.recorder, self.offered = recorder()
 

@@ -12,8 +12,8 @@ from . import ExportError, export
 from .build import MACHINES
 
 HELP = """exports a PyTorch language model for Pianola: writes a folder with model.lua, the compiled units and the
-weights. MODEL is a folder of Hugging Face's transformers, with or without weights, its config.json, or
-FILE.py:FUNCTION, where FUNCTION returns a module that takes tokens and returns logits."""
+weights. MODEL is the folder of a Hugging Face model, or its config.json for random weights, or FILE.py:FUNCTION,
+where FUNCTION returns a module that takes tokens and returns logits."""
 
 
 def from_file(path, function):
@@ -26,7 +26,7 @@ def from_file(path, function):
         raise ExportError(f"{path}: has no function {function!r}; name one that returns the model")
     model = getattr(module, function)()
     if not isinstance(model, torch.nn.Module):
-        raise ExportError(f"{path}: {function} returns a {type(model).__name__}, and no torch.nn.Module")
+        raise ExportError(f"{path}: {function} returns a {type(model).__name__}, not a torch.nn.Module")
     return model, next(iter(inspect.signature(model.forward).parameters), "tokens")
 
 
@@ -85,7 +85,7 @@ def main(arguments=None):
         help="the processors that will run it (default x86-64-v3: AVX2)",
     )
     parser.add_argument(
-        "--seed", type=int, default=0, help="of the weights of a model that has none (default 0)"
+        "--seed", type=int, default=0, help="seed of random weights, if MODEL has no weights (default 0)"
     )
     args = parser.parse_args(arguments)
     try:

@@ -26,8 +26,7 @@ def brief(error):
 def not_traced(where, error):
     """Returns the error of code that PyTorch cannot trace."""
     return ExportError(
-        f"{where}: cannot be traced: {brief(error)}; what a model computes may depend on shapes, but not on"
-        " values"
+        f"{where}: cannot be traced: {brief(error)}; a model's operations may depend on shapes, but not on values"
     )
 
 
@@ -49,7 +48,7 @@ class Cut:
     tokens: torch.Tensor  # the batch's
     table: str  # the token table's name
     output: str  # the output matrix's name
-    bias: list  # the name of the output's bias, if it has one: the matrix's but for its end
+    bias: list  # the name of the output's bias, if it has one; it is the matrix's, with bias for weight
     tied: bool  # the output matrix is the token table
     vocab: int
     width: int
@@ -217,7 +216,7 @@ class Cutter:
                 h.remove()
 
     def run(self, inputs):
-        """Returns the model's logits. An error of the model is the caller's to mend."""
+        """Returns the model's logits. Raises an ExportError if the model raises anything."""
         try:
             return logits_of(self.model(**inputs))
         except ExportError:
@@ -311,8 +310,9 @@ class Cutter:
         return see
 
     def outside(self, name, replace, x, misread):
-        """Returns the part that the model computes outside of its layers from the tensor that `replace` puts
-        in. misread: the error if it reads what the part must not read, which is NaN."""
+        """Returns the part that the model computes, outside of its layers, from a tensor x. replace(x): a context
+        in which the model computes with x, and with NaN in place of all that the part must not read. misread:
+        the error if the part reads that. Returns None if the part computes nothing."""
         constants = self.inputs | self.buffers
         ids, x = list(self.inputs), dense(x)
 
@@ -457,8 +457,8 @@ class Cutter:
                 "logits",
                 lambda x: self.after_layers(x.new_full(shape, torch.nan), add_bias(x)),
                 made,
-                "logits: read the output of the layers beside the output matrix, as an adapter of it does;"
-                " export without the adapter, or merge it into the matrix",
+                "logits: depend on the output of the layers in other ways than through the output matrix, as with an"
+                " adapter; export without the adapter, or merge it into the matrix",
             )
         )
         return Cut(

@@ -1,5 +1,5 @@
-// What AOTInductor's graphs need around them: a class for their run functions, an entry for each, their constants, and
-// the vector functions of Sleef, which PyTorch's own library has.
+// The code around AOTInductor's graphs: a class for their run functions, a C function to call each, their constants, and
+// the vector functions of Sleef, which otherwise are in PyTorch's library.
 #include <cmath>
 #include <cstdio>
 #include <torch/csrc/inductor/aoti_include/cpu.h>

@@ -1,6 +1,6 @@
 """Traces a part of a model and splits it into three graphs: F computes y, I the input's gradient, W the
-parameters' gradients. What F and I compute and a later graph reads is kept in between: the stash, and what I
-leaves for W."""
+parameters' gradients. Values that F computes for I or W are kept in the stash, and values that I computes for W
+in `extra`."""
 
 import collections
 import contextlib
@@ -186,7 +186,8 @@ class Splitter:
         forward = closure([self.y])
         inputs = closure([self.dx]) - forward
         weights = closure(self.dw.values()) - forward - inputs
-        # W has no weights: what reads them is I's, and so is an operation of which I reads another result.
+        # W cannot read weights, so I computes what reads them. An operation with several results of which I reads
+        # one is I's, too.
         own = {n for n, kind in self.kind.items() if kind[0] in ("w", "frozen")}
         moved = {
             n

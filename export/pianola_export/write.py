@@ -16,8 +16,8 @@ from .cut import Cut
 
 @dataclasses.dataclass
 class Export:
-    """All that the folder says. layers: pairs of a unit's name, or another layer in Lua, and its name in
-    files."""
+    """The contents of the folder. layers: for each layer, a unit's name or another layer as Lua text, and the
+    layer's name in files of weights, or None."""
 
     title: str
     machine: str

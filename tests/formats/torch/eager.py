@@ -44,8 +44,8 @@ def microbatches(path, context, rows, seed=1, labels=None):
 
 
 def train(model, data, steps, batches, lr, logits=lambda out: getattr(out, "logits", out)):
-    """Returns the losses of steps of AdamW without decay, each the mean over all targets of several
-    microbatches that are not negative."""
+    """Trains with AdamW without decay. Returns each step's loss: the mean over the targets of all its
+    microbatches, without negative targets."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
     losses = []
     for _ in range(steps):

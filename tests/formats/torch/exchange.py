@@ -1,9 +1,9 @@
-"""PyTorch against Pianola, by way of the schedule CSV. `make test-torch` runs it, with a PyTorch that it installs: 2.15 or
-later, whose form with communication has waits.
+"""PyTorch against Pianola, through the schedule CSV. `make test-torch` runs it, and installs PyTorch 2.15 or later, whose
+CSV with communication has waits.
 
-1. PyTorch's lowering of each shipped schedule that it can express is what Pianola writes, cell for cell.
-2. Each of PyTorch's schedule classes, as it writes it, is imported and comes back unchanged.
-3. Processes train with exported files over gloo, to the losses and gradients of the model in one piece.
+1. PyTorch's lowering of each shipped schedule that it can express equals Pianola's, cell for cell.
+2. The CSV of each of PyTorch's schedule classes can be imported and is written again without a change.
+3. Processes train with exported files over gloo. Their losses equal the whole model's in one process.
 
 Usage: exchange.py PIANOLA SCHEDULE.lua ...
 """

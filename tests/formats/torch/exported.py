@@ -1,6 +1,6 @@
 """Exports small random PyTorch models with pianola-export and trains each under several schedules on four
-ranks. The losses must be PyTorch's own, of the same model on the same data with AdamW; weights must have one
-rank's bits, where sums have its order. exported.py PIANOLA DATA [MODEL ...]"""
+ranks. The losses must equal PyTorch's, of the same model on the same data with AdamW. The weights must equal
+one rank's bit for bit, if the schedule adds gradients in one rank's order. exported.py PIANOLA DATA [MODEL ...]"""
 
 import itertools
 import json
@@ -299,7 +299,7 @@ def check_labels(name, make, layers, folder):
 
 
 def check_ranks(name, folder):
-    """Runs the ranks' own programs, from a folder that was moved after the model's was removed."""
+    """Runs the ranks' own programs from a folder that was moved, while the model's folder has no units."""
     flags = ["--weights", f"{folder}/model.safetensors", "--data", DATA, "--steps", "3", "--json"]
     must = run("run", str(ROOT / "schedules/zbv.lua"), "--model", f"{folder}/model.lua", *flags[:-1])[
         "weights"
@@ -343,11 +343,11 @@ def check_ranks(name, folder):
     said = [r.communicate(timeout=120) for r in ranks]
     os.rename(f"{folder}/away", f"{folder}/units")
     good = all(r.returncode == 0 for r in ranks) and json.loads(said[0][0])["weights"] == must
-    expect(f"{name}: ranks as processes give run's bits", good, said[0][1][-500:])
+    expect(f"{name}: ranks as processes train to the bits of `run`", good, said[0][1][-500:])
 
 
 def check_back(name, folder):
-    """Loads the weights of a checkpoint into PyTorch, whose loss must be Pianola's."""
+    """Loads the weights of a checkpoint into PyTorch. PyTorch's loss must equal Pianola's."""
     saved = f"{folder}/saved"
     run(
         "run",

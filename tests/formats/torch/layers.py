@@ -160,8 +160,8 @@ def dropped(p):
 
 
 def mixture(context, experts, top, capacity, balance):
-    """Choices of a sequence, the first of all its tokens and then the second, take an expert's places while there are some;
-    and the loss of Fedus 2021, eq. 4 to 6, of each sequence."""
+    """A mixture of experts. In each sequence, the first choices of all tokens take places at the experts, then the second
+    choices; a choice whose expert is full is dropped. The balance loss is eq. 4 to 6 of Fedus 2021, per sequence."""
     def forward(x, w, v, b):
         chance = (x @ w[0]).softmax(1)
         value, chosen = chance.topk(top, 1)
@@ -243,5 +243,5 @@ if driver.wait() != 0:
     failed += 1
 said = ", ".join(f"{side} {100 * part:.0f} %" for side, part in worst.items())
 print(f"{len(kinds)} kinds of layers against PyTorch {torch.__version__}: {passed} passed, {failed} failed; "
-      f"errors to so much of what each may have: {said}")
+      f"largest error as a share of its tolerance: {said}")
 sys.exit(failed > 0)

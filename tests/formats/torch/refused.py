@@ -148,7 +148,7 @@ class Growing(Model):
 
 
 class LearnedBias(Model):
-    """Layers read a trained tensor of the model beside x."""
+    """Layers read a trained tensor of the model besides x."""
 
     def __init__(self):
         super().__init__(lambda: Layer(torch.add))
@@ -194,7 +194,7 @@ class OutputTwice(Model):
 
 
 class Numbered(Model):
-    """The model sets what its layers read beside their arguments."""
+    """The model sets what its layers read besides their arguments."""
 
     def __init__(self):
         super().__init__(lambda: Layer(lambda x: x * self.factor))
@@ -303,7 +303,7 @@ CASES = {
         "layers",
         r"layers.0: its argument .* depends on the tokens",
     ),
-    "positions of the tokens": (Positions, "layers", "embed: reads the tokens beside their vectors"),
+    "positions of the tokens": (Positions, "layers", "embed: reads the tokens themselves, besides their vectors"),
     "something between layers": (Between, "layers", "what stands between layers cannot be exported"),
     "layers that run twice": (Twice, "layers", r"run in the order \[0, 1, 0, 1\]"),
     "no embedding": (OneHot, "layers", "no embedding reads the batch's tokens"),
@@ -318,7 +318,7 @@ CASES = {
     "a frozen token table": (
         frozen,
         "layers",
-        "tokens.weight is frozen; a token table, an output matrix and its bias are trained",
+        "tokens.weight is frozen, but the token table, the output matrix and its bias are always trained",
     ),
     "a name of one letter": (
         lambda: Model(lambda: Odd("g", 16)),
@@ -350,7 +350,7 @@ CASES = {
         "layers",
         "layers.0: its argument 0 is changed in place",
     ),
-    "a trained tensor beside x": (
+    "a trained tensor besides x": (
         LearnedBias,
         "layers",
         "biases.weight is trained, and the logits depend on it, but",
@@ -359,7 +359,7 @@ CASES = {
     "an adapter of the output matrix": (
         Adapted,
         "layers",
-        "logits: read the output of the layers beside the output matrix",
+        "logits: depend on the output of the layers in other ways than through the output matrix",
     ),
     "an output matrix that is read twice": (
         OutputTwice,
@@ -370,12 +370,12 @@ CASES = {
     "a number that the model sets for each layer": (
         Numbered,
         "layers",
-        r"layers.1: its input differs by .* from what the parts before it compute",
+        r"layers.1: its input differs by .* from what the exported units compute",
     ),
     "another function in training": (
         lambda: Model(Louder),
         "layers",
-        "the logits: the model's in eval mode differ by .* training mode may",
+        "the model's logits in eval mode differ by .* only dropout may differ in training mode",
     ),
     "dropout in eval mode": (
         plain(lambda x: F.dropout(x, 0.1)),
@@ -391,12 +391,12 @@ CASES = {
     "a product in double precision": (
         plain(lambda x: (x.double() @ x.double().transpose(1, 2)).float().sum(2, keepdim=True) + x),
         "layers",
-        "block_forward: .* other things than fp32 matrices",
+        "block_forward: .* tensors that are not fp32 matrices",
     ),
     "many kept tensors": (
         plain(lambda x: functools.reduce(lambda x, _: torch.tanh(x), range(140), x)),
         "layers",
-        "layers.0: its forward reads .* tensors and makes .*: split the layer",
+        "layers.0: its forward reads .* tensors of up to . dimensions and makes .*: split the layer",
     ),
     "half precision": (
         lambda: Model().bfloat16(),
@@ -441,7 +441,7 @@ number = lambda: 3
 COMMANDS = {
     "model.py:Renamed": "what stands between layers cannot be exported",
     "model.py:Other": "model.py: has no function 'Other'; name one that returns the model",
-    "model.py:number": "model.py: number returns a int, and no torch.nn.Module",
+    "model.py:number": "model.py: number returns a int, not a torch.nn.Module",
     "none.py:Renamed": "none.py: no such file",
 }
 with tempfile.TemporaryDirectory() as room:
