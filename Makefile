@@ -305,6 +305,7 @@ bench:
 	@build/bench
 	@tests/bench/processes.sh
 	@tests/bench/prediction.sh
+	@tests/bench/fit.sh
 # PyTorch's own pipelining of the same GPT, alternating with Pianola's ranks.
 bench-torch: deps $(PYTHON)
 	@$(MAKE_ALL) build/pianola runtime
