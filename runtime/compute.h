@@ -2,7 +2,7 @@
  * the reference implementation, fp32, with one BLAS thread per rank. */
 #ifndef PIANOLA_COMPUTE_H
 #define PIANOLA_COMPUTE_H
-#include "parameters.h"
+#include "kinds.h"
 #include "rt_program.h"
 
 /* Alignment of a layer's parameters within its stage's weights, in bytes: a vector register, a cache line. */

@@ -129,7 +129,7 @@ struct rt_layer {
     struct slot aux;         /* saved by the forward for the backward: statistics, log-sum-exp */
     struct slot dy, dx;      /* gradients of y and x */
     struct slot tmp;         /* workspace of this layer alone */
-    struct slot left;        /* what a unit's input gradient leaves for its weight gradient, beside dy */
+    struct slot left;        /* what the input gradient leaves for the weight gradient, beside dy */
     /* For a slice: where its rows begin in their sequence, and how many of each sequence it has; length 0: all. For its
      * attention: where its keys and values begin in kv, in bytes. */
     int32_t first, length;
@@ -154,8 +154,6 @@ static inline int64_t statistics_bytes(const struct rt_layer *l) { return (4 * 3
 static inline bool has_input_gradient(const struct rt_layer *l) {
     return l->dx.space != SP_NONE || l->left.space != SP_NONE;
 }
-/* Returns whether a layer has a weight gradient: a unit may train no parameters. */
-static inline bool trains(const struct rt_layer *l) { return l->kind != LAYER_unit || l->nparam > 0; }
 static inline int32_t rows_out(const struct rt_layer *l) { return l->out_rows > 0 ? l->out_rows : l->rows; }
 /* Returns the rows of a sequence that a layer has: all, or a slice's. */
 static inline int32_t sequence_length(const struct rt_layer *l) { return l->length > 0 ? l->length : l->context; }

@@ -10,6 +10,8 @@ struct rt_parameter {
     int32_t ndims; /* a vector has 1 */
     int64_t dim[2], count;
     int32_t split; /* enum split: how the members of a team divide the parameter */
+    int32_t init;  /* enum unit_init, if a script declares the parameter */
+    int64_t drawn; /* if so: elements of the parameters that it declares before this one */
 };
 struct rt_parameters {
     int32_t n;
@@ -17,7 +19,7 @@ struct rt_parameters {
 };
 static inline void add_parameter(struct rt_parameters *p, const char *name, int32_t ndims, int64_t rows,
                                  int64_t columns, int32_t split) {
-    struct rt_parameter one = {name, ndims, {rows, columns}, ndims == 1 ? rows : rows * columns, split};
+    struct rt_parameter one = {name, ndims, {rows, columns}, ndims == 1 ? rows : rows * columns, split, 0, 0};
     if (one.count > 0)
         p->at[p->n++] = one;
 }
@@ -83,18 +85,46 @@ static inline bool counts_here(const struct rt_stage *s, const struct rt_paramet
 }
 /* Adds a unit's trained parameters, or else its frozen ones. */
 static inline void add_unit_parameters(struct rt_parameters *p, const struct rt_unit *unit, bool frozen) {
+    int64_t drawn = 0;
     for (int i = 0; i < unit->nparameters; i++) {
         const struct rt_unit_parameter *one = &unit->parameter[i];
+        const int before = p->n;
         if (one->frozen == frozen)
             add_parameter(p, one->name, one->ndims, one->dim[0], one->dim[1], SPLIT_NONE);
+        if (p->n > before) {
+            p->at[before].init = one->init;
+            p->at[before].drawn = drawn;
+        }
+        drawn += one->ndims == 1 ? one->dim[0] : one->dim[0] * one->dim[1];
     }
 }
+/* Returns the parameters of layer l that are not trained, from LAYERS: only units have any. */
 static inline struct rt_parameters frozen_parameters_of(const struct rt_layer *l) {
     struct rt_parameters p;
     p.n = 0;
-    if (l->unit)
-        add_unit_parameters(&p, l->unit, true);
+    switch (l->kind) {
+#define MATRIX(name, rows, columns)
+#define WHOLE(name, rows, columns)
+#define VECTOR(name, n)
+#define OF_UNIT add_unit_parameters(&p, l->unit, true);
+#define X(name, parameters, ...)                                                                                       \
+    case LAYER_##name: parameters break;
+        LAYERS(X)
+#undef X
+#undef MATRIX
+#undef WHOLE
+#undef VECTOR
+#undef OF_UNIT
+    }
     return p;
+}
+/* Counts the elements of a layer's frozen parameters. */
+static inline int64_t frozen_elements(const struct rt_layer *l) {
+    const struct rt_parameters all = frozen_parameters_of(l);
+    int64_t n = 0;
+    for (int i = 0; i < all.n; i++)
+        n += all.at[i].count;
+    return n;
 }
 /* Returns the parameters of layer l of model m that are trained, from LAYERS. */
 static inline struct rt_parameters parameters_of(const struct rt_model *m, const struct rt_layer *l, bool shared) {

@@ -4,8 +4,9 @@
 #include "unit.h"
 
 enum unit_operation { UNIT_FORWARD, UNIT_INPUT, UNIT_WEIGHT, UNIT_OPERATIONS };
-enum { UNIT_KEEPS_X = 1, UNIT_KEEPS_Y = 2 };                                 /* rt_unit.keeps */
-enum { UNIT_READS_TOKENS = 1, UNIT_READS_TARGETS = 2, UNIT_READS_SEED = 4 }; /* rt_unit.side */
+enum { UNIT_KEEPS_X = 1, UNIT_KEEPS_Y = 2 }; /* rt_unit.keeps */
+/* rt_unit.side; a layer with `input` reads the model's inputs of units, too */
+enum { UNIT_READS_TOKENS = 1, UNIT_READS_TARGETS = 2, UNIT_READS_SEED = 4, UNIT_READS_INPUTS = 8 };
 /* Initial values of a parameter. UNIT_INIT_KIND: a matrix's are UNIT_INIT_NORMAL, a vector's UNIT_INIT_ZEROS. */
 enum unit_init { UNIT_INIT_KIND, UNIT_INIT_ZEROS, UNIT_INIT_ONES, UNIT_INIT_NORMAL };
 

@@ -121,8 +121,8 @@ static void check_unit_sources(const struct unit_files *files, bool cuda) {
 /* Sets the code of all layers of that unit. */
 static void set_code(const struct model *m, const struct unit_files *files, const struct rt_unit_code *code) {
     for (int i = 0; i < m->nlayers; i++)
-        if (m->layer[i].own && strcmp(m->layer[i].own->name, files->unit->name) == 0)
-            *m->layer[i].own->code = *code;
+        if (m->layer[i].unit && strcmp(m->layer[i].unit->name, files->unit->name) == 0)
+            *m->layer[i].unit->code = *code;
 }
 
 /* Continues a hash with a command's output. file: the source that the command reads. Dies if it fails. */
@@ -218,7 +218,7 @@ static const char *library_of(const struct unit_files *files, bool cuda) {
 /* Returns whether a layer of that unit is trained. */
 static bool needs_weight(const struct model *m, const char *name) {
     for (int i = 0; i < m->nlayers; i++)
-        if (m->layer[i].own && strcmp(m->layer[i].own->name, name) == 0 && unit_has(m->layer[i].own, UNIT_WEIGHT))
+        if (m->layer[i].unit && strcmp(m->layer[i].unit->name, name) == 0 && unit_has(m->layer[i].unit, UNIT_WEIGHT))
             return true;
     return false;
 }
@@ -251,7 +251,7 @@ static void open_unit(const struct model *m, const struct unit_files *files, boo
 /* Dies if a unit's file with initial values is not there. */
 static void check_own_data(const struct model *m) {
     for (int i = 0; i < m->nlayers; i++) {
-        const struct rt_unit *unit = m->layer[i].own;
+        const struct rt_unit *unit = m->layer[i].unit;
         if (unit && unit->data && access(unit->data, R_OK) != 0)
             die("unit '%s': %s: %s", unit->name, unit->data, strerror(errno));
     }

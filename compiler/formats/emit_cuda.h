@@ -10,4 +10,6 @@ void emit_trained(struct text *t, const struct rt_program *p, int nlayers);
  * and so on. */
 int list_units(const struct rt_program *p, const struct rt_unit **unit);
 void emit_units(struct text *t, const struct rt_unit *const *unit, int n);
+/* emit_cuda_units.c: writes which of n units a layer is, or nothing */
+void put_unit_of(struct text *t, const struct rt_layer *l, const struct rt_unit *const *unit, int n);
 #endif

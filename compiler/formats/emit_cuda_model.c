@@ -124,8 +124,7 @@ static void emit_layers(struct text *t, const struct rt_stage *s, const char *na
     for (int i = 0; i < s->nlayers; i++) {
         put_word(t, "    {");
         put_fields(t, layer_fields, &s->layer[i], ", ");
-        for (int u = 0; u < units->n; u++)
-            put_word(t, units->at[u] == s->layer[i].unit ? format(", .unit = &unit_%d", u) : "");
+        put_unit_of(t, &s->layer[i], units->at, units->n);
         put_word(t, "},\n");
     }
     put_word(t, "};\n");

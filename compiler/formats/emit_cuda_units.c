@@ -16,6 +16,11 @@ int list_units(const struct rt_program *p, const struct rt_unit **unit) {
     return n;
 }
 
+void put_unit_of(struct text *t, const struct rt_layer *l, const struct rt_unit *const *unit, int n) {
+    for (int u = 0; u < n; u++)
+        put_word(t, unit[u] == l->unit ? format(", .unit = &unit_%d", u) : "");
+}
+
 static void emit_parameters(struct text *t, const struct rt_unit *unit, int number) {
     static const char *const init[] = {"UNIT_INIT_KIND", "UNIT_INIT_ZEROS", "UNIT_INIT_ONES", "UNIT_INIT_NORMAL"};
     if (unit->nparameters == 0)

@@ -6,7 +6,7 @@
 
 struct model_layer {
     int kind;                /* enum layer_kind, fork and join included */
-    int unit;                /* index of its top-level item; cuts fall only between units */
+    int item;                /* index of its item in the list of layers: a layer or a block; cuts fall between items */
     int32_t out;             /* columns of its output; 0: same as its input (script) */
     int32_t split;           /* enum split: how a team divides it, if the team divides columns */
     int attends;             /* attention, if a team divides activations by rows: SPLIT_ROWS, SPLIT_HEADS, or none */
@@ -16,7 +16,7 @@ struct model_layer {
     /* Sizes of a unit. in_width, in_rows: columns and rows of its input; 0: any. out_rows: rows of its output; 0: as
      * many as its input's. */
     int32_t in_width, in_rows, out_rows;
-    const struct rt_unit *own; /* of LAYER_unit; else NULL */
+    const struct rt_unit *unit; /* of LAYER_unit; else NULL */
 };
 
 /* The files with a unit's code, as the script names them: beside the script. */
@@ -41,15 +41,15 @@ struct layer_cost {
 struct model {
     struct rt_model rt;
     struct model_layer *layer;
-    int nlayers, nunits;
-    struct layer_cost *cost; /* [nunits]: in a cost model, which has no layers to run; NULL: there are layers */
+    int nlayers, nitems;
+    struct layer_cost *cost; /* [nitems]: in a cost model, which has no layers to run; NULL: there are layers */
     bool by_rows;            /* between layers whose columns a team divides, each member has its own rows */
     bool by_chunks;          /* and these are two chunks of each sequence (rt_rows) */
     bool tied;   /* its embedding and unembedding share a token table, which is a set of weights of its own */
     bool shares; /* a team's members may share a set of parameters */
     struct unit_files *files; /* [nfiles]: a unit's code, each once */
     int nfiles;
-    int *cut; /* indices of the stages - 1 units that start stages 1..; NULL: evenly by cost */
+    int *cut; /* indices of the stages - 1 items that start stages 1..; NULL: evenly by cost */
     int ncut;
     /* The edges of a model given as stages: stage s reads the sum of from[from_at[s] .. from_at[s+1]), ascending, or
      * the batch if that list is empty. NULL: the stages form a chain. */

@@ -30,7 +30,7 @@ static struct census take_census(const struct rt_stage *const *stage, int n) {
         for (const struct rt_layer *l = stage[s]->layer; l < stage[s]->layer + stage[s]->nlayers; l++) {
             bool norm = l->kind == LAYER_rmsnorm || l->kind == LAYER_layernorm;
             c.blocks += l->kind == LAYER_attention;
-            c.units += l->unit != NULL;
+            c.units += rt_kind_of(l)->brought;
             c.embedding = l->kind == LAYER_embedding && !c.embedding ? l : c.embedding;
             c.attention = l->kind == LAYER_attention ? l : c.attention;
             bool gates = l->kind == LAYER_swiglu || l->kind == LAYER_geglu || l->kind == LAYER_gelu;

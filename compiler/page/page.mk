@@ -4,10 +4,10 @@
 EMCC ?= emcc
 LUA_SRC ?= build/lua
 # Leaves out training and everything else that needs a machine: page/absent.c reports that instead. page/compile.c
-# replaces cmd_compile.c.
+# replaces cmd_compile.c. Of the runtime it has only the rows of kinds.h.
 PAGE_WITHOUT := $(wildcard compiler/search/tune/*.c compiler/models/*.c) compiler/search/partition/cmd_profile.c \
     $(patsubst %,compiler/cli/%.c,cmd_check_unit cmd_compile cmd_run redraw run_record training unit_file unit_library weights_model)
-PAGE := $(patsubst %.c,build/page/%.o,$(filter-out $(PAGE_WITHOUT),$(wildcard compiler/*/*.c compiler/*/*/*.c)))
+PAGE := $(patsubst %.c,build/page/%.o,runtime/layers/kinds.c runtime/layers/parameters.c $(filter-out $(PAGE_WITHOUT),$(wildcard compiler/*/*.c compiler/*/*/*.c)))
 # Lets Emscripten's node programs find Debian's modules, whichever node runs them.
 build/page/% build/pianola.html: export NODE_PATH := $(NODE_PATH):/usr/share/nodejs
 # Implements longjmp with WebAssembly exceptions, so that calls it may jump out of cost nothing extra.

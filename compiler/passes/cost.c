@@ -33,10 +33,10 @@ static int columns_in(const struct model *m, int s, const int *out) {
     return begin < end ? out[m->from[begin]] : m->rt.input == INPUT_TOKENS ? 1 : m->rt.features;
 }
 
-/* Dies if a layer other than a unit has other rows than the microbatch's, because of a unit before it. */
-static void check_row_count(const struct model *m, int i, const struct rt_layer *before, int rows) {
-    bool changed = before && before->unit && rows != m->rt.rows;
-    if (changed && !m->layer[i].own)
+/* Dies if a layer takes a microbatch's rows only, and the one before it makes others. */
+static void check_row_count(const struct model *m, int i, int rows) {
+    bool changed = i > 0 && row_of(m->layer[i - 1].kind)->any_rows && rows != m->rt.rows;
+    if (changed && !row_of(m->layer[i].kind)->any_rows)
         die("%s: it takes a microbatch's %d rows, but %s makes %d; only units work on other rows: let the latter have "
             "out_rows = %d",
             where_layer(m, i), m->rt.rows, where_layer(m, i - 1), rows, m->rt.rows);
@@ -46,27 +46,29 @@ static void check_row_count(const struct model *m, int i, const struct rt_layer 
  * its place. */
 static struct rt_layer *shape_layers(const struct model *m) {
     struct rt_layer *all = NEW(struct rt_layer, m->nlayers);
-    int *forked = NEW(int, m->nlayers), depth = 0, *stage_out = NEW(int, m->nunits);
+    int *forked = NEW(int, m->nlayers), depth = 0, *stage_out = NEW(int, m->nitems);
     int in = m->rt.input == INPUT_TOKENS ? 1 : m->rt.features, rows = m->rt.rows;
     assert(m->nlayers > 0 && row_of(m->layer[0].kind)->first == (m->rt.input == INPUT_TOKENS));
     for (int i = 0; i < m->nlayers; i++) {
         const struct model_layer *layer = &m->layer[i];
         const struct layer_row *row = row_of(layer->kind);
-        if (m->from && (i == 0 || layer->unit > m->layer[i - 1].unit))
-            in = columns_in(m, layer->unit, stage_out);
-        check_row_count(m, i, i > 0 ? &all[i - 1] : NULL, rows);
+        if (m->from && (i == 0 || layer->item > m->layer[i - 1].item))
+            in = columns_in(m, layer->item, stage_out);
+        check_row_count(m, i, rows);
         int out = row->out ? row->out(m, i, in, depth > 0 ? forked[depth - 1] : 0) : in;
         if (brackets(row) > 0)
             forked[depth++] = in;
         assert(brackets(row) >= 0 || depth > 0);
         depth -= brackets(row) < 0;
         all[i] = (struct rt_layer){.kind = layer->kind, .rows = rows, .in = in, .out = out, .index = i};
+        all[i].unit = layer->unit;
         all[i].config = layer->config;
         all[i].context = row->sequences ? m->rt.context : 0;
         if (row->size)
             row->size(m, i, &all[i]);
         all[i].nparam = count_parameters(m, &all[i]);
-        in = stage_out[layer->unit] = out;
+        assert(counts_flop(&all[i]));
+        in = stage_out[layer->item] = out;
         rows = rows_out(&all[i]);
     }
     assert(depth == 0 && row_of(m->layer[m->nlayers - 1].kind)->loss);
@@ -167,7 +169,7 @@ static int reach_of(const struct spec *sp, int s, const int *open) {
     int size = team_size(sp, first_member(sp, s)), stages = script_stages(&sp->names, sp->stages), to = 0;
     for (s++; s < stages && !is_graph(sp) && team_size(sp, first_member(sp, s)) == size; s++)
         continue;
-    while (to < m->nlayers && m->layer[to].unit < open[s])
+    while (to < m->nlayers && m->layer[to].item < open[s])
         to++;
     return to;
 }
@@ -222,7 +224,7 @@ static void stages_of_model(struct costs *costs) {
         cut_sequence(costs, all);
     for (int s = 0; s < stages; s++) {
         int to = from;
-        while (to < m->nlayers && m->layer[to].unit < open[s + 1])
+        while (to < m->nlayers && m->layer[to].item < open[s + 1])
             to++;
         fill_members(costs, s, all + from, to - from, reach_of(sp, s, open) - from, &divided);
         for (; from < to; from++)

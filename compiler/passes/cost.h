@@ -23,8 +23,8 @@ int64_t count_parameters(const struct model *m, const struct rt_layer *l); /* co
                                                                             * of it */
 /* Returns the floats that the optimizer keeps for each weight: its moments and, with bf16, the master weight. */
 static inline int state_of(const struct model *m) { return (m->rt.precision == BF16) + count_moments(m->rt.optimizer); }
-/* cut.c: returns the unit that opens each stage, and then the number of units: [stages + 1]. all: the model's layers.
- * Dies if the model has fewer units than stages. */
+/* cut.c: returns the item of the model's list that opens each stage, and then the number of items: [stages + 1]. all:
+ * the model's layers. Dies if the model has fewer items than stages. */
 int *cut_stages(const struct spec *sp, const struct rt_layer *all, int stages);
 /* cost.c: sets the costs of a stage's jobs and of its update, from its layers. */
 void cost_of(struct stage *st, const struct spec *sp);

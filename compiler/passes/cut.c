@@ -121,32 +121,32 @@ static double *stage_speeds(const struct spec *sp, int stages) {
 static void cut_as_told(const struct model *m, int stages, int *open) {
     assert(m->ncut == stages - 1);
     open[0] = 0;
-    open[stages] = m->nunits;
+    open[stages] = m->nitems;
     for (int s = 1; s < stages; s++) {
         open[s] = m->cut[s - 1];
-        assert(open[s] > open[s - 1] && open[s] < m->nunits);
+        assert(open[s] > open[s - 1] && open[s] < m->nitems);
     }
 }
 
 /* Scales seconds to integers that add up to about 2^50. */
 static void whole_costs(const struct model *m, double *cost) {
     double all = 0;
-    for (int u = 0; u < m->nunits; u++)
+    for (int u = 0; u < m->nitems; u++)
         all += m->cost[u].forward + m->cost[u].backward;
-    for (int u = 0; u < m->nunits && all > 0; u++)
+    for (int u = 0; u < m->nitems && all > 0; u++)
         cost[u] = round((m->cost[u].forward + m->cost[u].backward) / all * 0x1p50);
 }
 
 int *cut_stages(const struct spec *sp, const struct rt_layer *all, int stages) {
     const struct model *m = sp->model;
-    if (stages > m->nunits)
+    if (stages > m->nitems)
         die("the model has %d blocks (a block is a layer or a whole residual), too few for %d stages; use at most %d "
             "stages, or more layers",
-            m->nunits, stages, m->nunits);
-    double *cost = NEW(double, m->nunits);
+            m->nitems, stages, m->nitems);
+    double *cost = NEW(double, m->nitems);
     for (int i = 0; i < m->nlayers; i++) {
         struct flop flop = flop_of(&all[i]);
-        cost[m->layer[i].unit] += flop.f + flop.i + flop.w;
+        cost[m->layer[i].item] += flop.f + flop.i + flop.w;
     }
     if (m->cost)
         whole_costs(m, cost);
@@ -155,8 +155,8 @@ int *cut_stages(const struct spec *sp, const struct rt_layer *all, int stages) {
     if (m->cut)
         cut_as_told(m, stages, open);
     else if (speed)
-        cut_by_speed(cost, m->nunits, stages, speed, open);
+        cut_by_speed(cost, m->nitems, stages, speed, open);
     else
-        cut_evenly(cost, m->nunits, stages, open);
+        cut_evenly(cost, m->nitems, stages, open);
     return open;
 }

@@ -1,12 +1,7 @@
 /* The layers, one row each. Functions above the rows express what a number or a word cannot. */
 #include "layers.h"
-#include <assert.h>
 #include <math.h>
 #include <stdint.h>
-
-#define X(name, ...) #name,
-const char *const layer_name[NLAYERS] = {LAYERS(X)};
-#undef X
 
 /* ---- columns of the output ---- */
 
@@ -18,8 +13,9 @@ const char *where_layer(const struct model *m, int i) {
     int n = 0;
     for (int j = 0; j <= i; j++)
         n += row_of(m->layer[j].kind)->block == 0 && !is_inside(m, j);
-    const char *name = m->layer[i].in_moe ? "moe" : layer_name[m->layer[i].kind];
-    return format("layer %d (%s)", n, m->layer[i].own ? format("unit %s", m->layer[i].own->name) : name);
+    const struct model_layer *layer = &m->layer[i];
+    const char *name = layer->in_moe ? "moe" : layer_name[layer->kind];
+    return format("layer %d (%s)", n, row_of(layer->kind)->title ? row_of(layer->kind)->title(layer) : name);
 }
 
 static void size_embedding(const struct model *m, int i, struct rt_layer *l) {
@@ -47,8 +43,8 @@ static void check_rope(const struct model *m, int i, int dim) {
             "layer before it needs a width that %d divides",
             where_layer(m, i), dim, query_heads(&m->layer[i]), kv_heads_of(&m->layer[i]),
             2 * all_heads_of(&m->layer[i]));
-    const struct rt_unit *unit = m->layer[i > 0 ? i - 1 : 0].own;
-    if (before->block > 0 || before->keeps_y || (unit && unit->keeps & UNIT_KEEPS_Y))
+    const struct rt_layer kept = {.kind = m->layer[i > 0 ? i - 1 : 0].kind, .unit = m->layer[i > 0 ? i - 1 : 0].unit};
+    if (before->block > 0 || keeps_y(&kept))
         die("%s: rope rotates queries and keys in place, and %s needs them unrotated; put a linear layer before it",
             where_layer(m, i),
             before->block > 0 ? "the residual block that it opens"
@@ -98,7 +94,7 @@ static void size_attention(const struct model *m, int i, struct rt_layer *l) {
 /* Checks a headnorm, which has the heads of the attention that follows it. */
 static int headnorm_out(const struct model *m, int i, int in, int forked) {
     const struct model_layer *next = i + 1 < m->nlayers ? &m->layer[i + 1] : NULL;
-    if (!next || next->kind != LAYER_attention || (m->from && next->unit != m->layer[i].unit))
+    if (!next || next->kind != LAYER_attention || (m->from && next->item != m->layer[i].item))
         die("%s: it normalizes the heads of queries and keys of the attention after it; put attention { ... } after it",
             where_layer(m, i));
     attention_out(m, i + 1, in, forked);
@@ -197,112 +193,7 @@ static void attention_groups(const struct rt_layer *l, int32_t group[3]) {
     group[1] = group[2] = l->out / l->config.attention.heads * l->config.attention.kv_heads;
 }
 
-/* ---- FLOP ---- */
-
-/* Counts the additions of positions; without positions, tokens are only copied. */
-static struct flop embedding_flop(const struct rt_layer *l) {
-    double n = (double)l->rows * l->out;
-    return l->context > 0 ? (struct flop){n, 0, 2 * n} : (struct flop){0, 0, n};
-}
-
-static struct flop product_flop(const struct rt_layer *l) {
-    double rows = l->rows, product = 2 * rows * l->in * l->out;
-    double bias = (double)l->nparam > (double)l->in * l->out ? rows * l->out : 0;
-    return (struct flop){product + bias, product, product + bias};
-}
-
-/* Returns the number of heads of queries and keys. */
-static int normed_heads(const struct rt_layer *l) { return l->config.attention.heads + l->config.attention.kv_heads; }
-
-/* Counts like an rmsnorm of queries and keys. */
-static struct flop headnorm_flop(const struct rt_layer *l) {
-    double n = (double)l->rows * head_columns(l) * normed_heads(l);
-    return (struct flop){4 * n, 7 * n, 3 * n};
-}
-
-static struct flop experts_flop(const struct rt_layer *l) {
-    double product = 2.0 * l->rows * l->in * l->out;
-    return (struct flop){product, product, product};
-}
-
-/* Counts logits, their softmax, and comparisons for each choice; the gradients of choices are added up at their
- * tokens. */
-static struct flop route_flop(const struct rt_layer *l) {
-    double rows = l->rows, logits = rows * l->config.moe.experts, product = 2 * logits * l->in;
-    int top = l->config.moe.top;
-    return (struct flop){product + (24.0 + top) * logits, product + 6 * logits + rows * top * l->in, product};
-}
-
-static struct flop combine_flop(const struct rt_layer *l) {
-    double sums = 2.0 * l->out_rows * l->config.moe.top * l->out;
-    return (struct flop){sums, sums + (double)l->rows * l->in, 0};
-}
-
-/* Returns the FLOP of rope on all queries and keys of a layer. */
-static struct flop turning_flop(const struct rt_layer *l) {
-    const struct attention_config *a = &l->config.attention;
-    double dim = l->in / (a->heads + 2.0 * a->kv_heads);
-    double turned = a->rope > 0 ? l->rows * dim * (11 + 3 * normed_heads(l)) : 0;
-    return (struct flop){turned, turned, 0};
-}
-
-/* Counts rows in runs of `length` neighbours, which follow `before` rows of their sequence. A team's member may have
- * two chunks of each sequence, as far from its beginning as from its end: these are as much work as two chunks in the
- * middle. */
-static struct flop attention_flop(const struct rt_layer *l) {
-    double rows = l->rows, n = rows * l->out, chunks = 2.0 * l->part.members;
-    bool by_rows = l->part.members > 0;
-    double length = by_rows ? l->context / chunks : sequence_length(l),
-           before = by_rows ? (l->context - length) / 2 : l->first;
-    double tiles = rows * (before + (length + fmin(length, 64)) / 2); /* multiplied, in attention_host.c's tiles of 64
-                                                                       * rows */
-    double half = rows * (before + (length + 1) / 2) * l->config.attention.heads; /* exponentiated */
-    double turned = by_rows ? 0 : turning_flop(l).f;
-    return (struct flop){4 * tiles * l->out + 22 * half + turned, 10 * tiles * l->out + 24 * half + 2 * n + turned, 0};
-}
-
-struct flop flop_of(const struct rt_layer *l) {
-    const struct layer_row *row = row_of(l->kind);
-    double n = (double)l->rows * l->out;
-    assert(row->flop || row->of_team || row->each.f + row->each.i + row->each.w > 0); /* every layer has a count */
-    return row->flop ? row->flop(l) : (struct flop){row->each.f * n, row->each.i * n, row->each.w * n};
-}
-
-/* ---- bytes ---- */
-
-static int64_t two_of_row(const struct rt_layer *l, int64_t element) { /* mean and scale */
-    (void)element;
-    return 4 * 2 * (int64_t)l->rows;
-}
-
-static int64_t one_of_row(const struct rt_layer *l, int64_t element) { /* scale */
-    (void)element;
-    return 4 * (int64_t)l->rows;
-}
-
-static int64_t one_of_head(const struct rt_layer *l, int64_t element) { /* scale */
-    (void)element;
-    return 4 * (int64_t)l->rows * normed_heads(l);
-}
-
-static int64_t of_scores(const struct rt_layer *l) { return 4 * (int64_t)l->rows * l->config.attention.heads; }
-
-/* Returns the bytes of the log-sum-exp of each row of scores, and of the queries if they are kept with it. */
-static int64_t log_sum_exp(const struct rt_layer *l, int64_t element) {
-    return lse_bytes(l) + (keeps_queries(l) ? element * l->rows * l->out : 0);
-}
-
-static int64_t routing(const struct rt_layer *l, int64_t element) {
-    (void)element;
-    return routing_bytes(l);
-}
-
-static int64_t of_logits(const struct rt_layer *l) { return 4 * (int64_t)l->rows * l->config.moe.experts; }
-
-static int64_t gradient(const struct rt_layer *l, int64_t element) { return element * l->rows * l->in; }
-
-/* Returns the bytes of each row's loss, for a device that adds the losses up in a second pass. */
-static int64_t losses(const struct rt_layer *l) { return 8 * (int64_t)l->rows; }
+/* ---- bytes that a team exchanges ---- */
 
 static int64_t statistics_of_members(const struct rt_layer *l, int64_t element) {
     (void)element;
@@ -332,45 +223,16 @@ const struct layer_row layer_rows[NLAYERS] = {
                          .input = INPUT_TOKENS,
                          .out = given_out,
                          .size = size_embedding,
-                         .sequences = true,
-                         .flop = embedding_flop},
-    [LAYER_linear] = {.field = FIELDS(WIDTH LINEAR_FIELDS(FIELD) SPLIT),
-                      .named = true,
-                      .out = given_out,
-                      .flop = product_flop,
-                      .keeps_x = true},
-    [LAYER_relu] =
-        {.field = FIELDS(SPLIT), .team.by_rows = true, .team.by_columns = true, .each = {1, 1, 0}, .keeps_y = true},
-    [LAYER_gelu] =
-        {.field = FIELDS(SPLIT), .team.by_rows = true, .team.by_columns = true, .each = {26, 36, 0}, .keeps_x = true},
-    [LAYER_silu] =
-        {.field = FIELDS(SPLIT), .team.by_rows = true, .team.by_columns = true, .each = {22, 27, 0}, .keeps_x = true},
-    [LAYER_swiglu] = {.field = FIELDS(GATED_FIELDS(FIELD)),
-                      .out = gated_out,
-                      .team.groups = gated_groups,
-                      .each = {23, 29, 0},
-                      .keeps_x = true},
-    [LAYER_geglu] = {.field = FIELDS(GATED_FIELDS(FIELD)),
-                     .out = gated_out,
-                     .team.groups = gated_groups,
-                     .each = {27, 38, 0},
-                     .keeps_x = true},
-    [LAYER_dropout] = {.field = FIELDS(DROPOUT_FIELDS(FIELD) SPLIT),
-                       .team.by_rows = true,
-                       .sequences = true,
-                       .each = {18, 18, 0}},
-    [LAYER_layernorm] = {.field = FIELDS(NORM_FIELDS(FIELD) SPLIT),
-                         .named = true,
-                         .team.by_rows = true,
-                         .each = {8, 10, 5},
-                         .keeps_x = true,
-                         .aux = two_of_row},
-    [LAYER_rmsnorm] = {.field = FIELDS(NORM_FIELDS(FIELD) SPLIT),
-                       .named = true,
-                       .team.by_rows = true,
-                       .each = {4, 7, 3},
-                       .keeps_x = true,
-                       .aux = one_of_row},
+                         .sequences = true},
+    [LAYER_linear] = {.field = FIELDS(WIDTH LINEAR_FIELDS(FIELD) SPLIT), .named = true, .out = given_out},
+    [LAYER_relu] = {.field = FIELDS(SPLIT), .team.by_rows = true, .team.by_columns = true},
+    [LAYER_gelu] = {.field = FIELDS(SPLIT), .team.by_rows = true, .team.by_columns = true},
+    [LAYER_silu] = {.field = FIELDS(SPLIT), .team.by_rows = true, .team.by_columns = true},
+    [LAYER_swiglu] = {.field = FIELDS(GATED_FIELDS(FIELD)), .out = gated_out, .team.groups = gated_groups},
+    [LAYER_geglu] = {.field = FIELDS(GATED_FIELDS(FIELD)), .out = gated_out, .team.groups = gated_groups},
+    [LAYER_dropout] = {.field = FIELDS(DROPOUT_FIELDS(FIELD) SPLIT), .team.by_rows = true, .sequences = true},
+    [LAYER_layernorm] = {.field = FIELDS(NORM_FIELDS(FIELD) SPLIT), .named = true, .team.by_rows = true},
+    [LAYER_rmsnorm] = {.field = FIELDS(NORM_FIELDS(FIELD) SPLIT), .named = true, .team.by_rows = true},
     [LAYER_headnorm] = {.field = FIELDS(NORM_FIELDS(FIELD)),
                         .named = true,
                         .input = INPUT_TOKENS,
@@ -378,56 +240,42 @@ const struct layer_row layer_rows[NLAYERS] = {
                         .out = headnorm_out,
                         .size = size_headnorm,
                         .team.by_columns = true,
-                        .team.in_common = true,
-                        .flop = headnorm_flop,
-                        .keeps_x = true,
-                        .aux = one_of_head},
+                        .team.in_common = true},
     [LAYER_attention] = {.field = FIELDS(ATTENTION_FIELDS(FIELD) SPLIT),
                          .input = INPUT_TOKENS,
                          .because = ", which has a context",
                          .out = attention_out,
                          .size = size_attention,
                          .team.groups = attention_groups,
-                         .sequences = true,
-                         .flop = attention_flop,
-                         .keeps_x = true,
-                         .keeps_y = true,
-                         .aux = log_sum_exp,
-                         .input_work = of_scores},
+                         .sequences = true},
     [LAYER_route] = {.field = FIELDS(WIDTH MOE_FIELDS(FIELD) SPLIT),
                      .of_moe = true,
                      .input = INPUT_TOKENS,
                      .because = ": the room of experts is counted in tokens per sequence",
                      .routed = 1,
                      .sequences = true,
-                     .size = size_route,
-                     .flop = route_flop,
-                     .keeps_x = true,
-                     .aux = routing,
-                     .left = of_logits},
-    [LAYER_experts] = {.of_moe = true, .out = experts_out, .flop = experts_flop, .keeps_x = true},
-    [LAYER_combine] =
-        {.of_moe = true, .routed = -1, .sequences = true, .size = size_combine, .flop = combine_flop, .keeps_x = true},
+                     .size = size_route},
+    [LAYER_experts] = {.of_moe = true, .out = experts_out},
+    [LAYER_combine] = {.of_moe = true, .routed = -1, .sequences = true, .size = size_combine},
     [LAYER_to_experts] = {.of_team = true,
                           .team.exchange = {OP_ALL_TO_ALL_A, OP_ALL_TO_ALL_A, 0},
                           .team.exchanged = places_of_members},
     [LAYER_to_tokens] = {.of_team = true,
                          .team.exchange = {OP_ALL_TO_ALL_A, OP_ALL_TO_ALL_A, 0},
                          .team.exchanged = places_of_members},
-    [LAYER_fork] = {.block = 1, .each = {0, 1, 0}, .same_y = true},
-    [LAYER_join] = {.block = -1, .out = join_out, .each = {1, 0, 0}, .same_dx = true},
-    [LAYER_bias] = {.of_team = true, .each = {1, 0, 1}, .same_dx = true},
+    [LAYER_fork] = {.block = 1, .same_y = true},
+    [LAYER_join] = {.block = -1, .out = join_out, .same_dx = true},
+    [LAYER_bias] = {.of_team = true, .same_dx = true},
     [LAYER_spread] = {.of_team = true, .same_y = true, .team.exchange.i = OP_ALL_REDUCE_A},
     [LAYER_reduce] = {.of_team = true, .same_dx = true, .team.exchange.f = OP_ALL_REDUCE_A},
-    [LAYER_gather] = {.of_team = true, .team.exchange = {OP_ALL_GATHER_A, OP_REDUCE_SCATTER_A, 0}, .keeps_x = true},
+    [LAYER_gather] = {.of_team = true, .team.exchange = {OP_ALL_GATHER_A, OP_REDUCE_SCATTER_A, 0}},
     [LAYER_scatter] = {.of_team = true, .team.exchange = {OP_REDUCE_SCATTER_A, OP_ALL_GATHER_A, 0}},
     [LAYER_again] = {.of_team = true, .same_y = true, .same_dx = true, .team.exchange.w = OP_ALL_GATHER_A},
     [LAYER_gather_kv] = {.of_team = true,
                          .same_y = true,
                          .same_dx = true,
                          .team.exchange = {OP_ALL_GATHER_A, OP_REDUCE_SCATTER_A, 0},
-                         .team.exchanged = pieces_of_members,
-                         .flop = turning_flop},
+                         .team.exchanged = pieces_of_members},
     [LAYER_again_kv] = {.of_team = true,
                         .same_y = true,
                         .same_dx = true,
@@ -442,39 +290,23 @@ const struct layer_row layer_rows[NLAYERS] = {
     [LAYER_unit] = {.field = FIELDS(UNIT_SIZE(width, out) UNIT_SIZE(in_width, in_width) UNIT_SIZE(in_rows, in_rows)
                                         UNIT_SIZE(out_rows, out_rows)),
                     .named = true,
+                    .declared = true,
+                    .any_rows = true,
                     .out = unit_out,
                     .size = size_unit,
-                    .flop = unit_flop,
-                    .aux = unit_stash},
+                    .title = unit_title},
     [LAYER_unembedding] = {.field = FIELDS(SPLIT),
                            .input = INPUT_TOKENS,
                            .because = ": it shares the embedding's table",
                            .out = unembedding_out,
-                           .shares = true,
-                           .flop = product_flop,
-                           .keeps_x = true},
+                           .shares = true},
     [LAYER_cross_entropy] = {.loss = true,
                              .input = INPUT_TOKENS,
                              .because = "; integers go with mse",
                              .out = loss_out,
                              .team.by_columns = true,
                              .team.exchange.f = OP_ALL_GATHER_A,
-                             .team.exchanged = statistics_of_members,
-                             .each = {25, 0, 0},
-                             .aux = gradient,
-                             .forward_work = losses},
-    [LAYER_mse] = {.loss = true,
-                   .input = INPUT_INTEGERS,
-                   .because = "; tokens go with cross_entropy",
-                   .out = loss_out,
-                   .each = {5, 0, 0},
-                   .aux = gradient,
-                   .forward_work = losses},
-    [LAYER_mean_loss] = {.loss = true,
-                         .input = INPUT_TOKENS,
-                         .because = "; integers go with mse",
-                         .out = mean_out,
-                         .each = {2, 0, 0},
-                         .aux = gradient,
-                         .forward_work = losses},
+                             .team.exchanged = statistics_of_members},
+    [LAYER_mse] = {.loss = true, .input = INPUT_INTEGERS, .because = "; tokens go with cross_entropy", .out = loss_out},
+    [LAYER_mean_loss] = {.loss = true, .input = INPUT_TOKENS, .because = "; integers go with mse", .out = mean_out},
 };

@@ -1,7 +1,8 @@
-/* Layers in the compiler: one row each, from which scripts, shapes, costs and the layout are derived. LAYERS of model.h
- * has what the compiler and the runtime share: a layer's name and parameters. */
+/* Layers in the compiler: one row each, from which scripts, shapes and teams are derived. LAYERS of model.h has their
+ * names and parameters, and kinds.h what they keep and cost, which the runtime knows too. */
 #ifndef PIANOLA_LAYERS_H
 #define PIANOLA_LAYERS_H
+#include "../../runtime/kinds.h"
 #include "ir/spec.h"
 #include <stddef.h>
 
@@ -32,11 +33,6 @@ struct field {
               : HOLDS_FLOAT, double                                                                                    \
               : HOLDS_DOUBLE)},
 
-/* FLOP of the host's layers; an addition, product or comparison counts one. */
-struct flop {
-    double f, i, w; /* forward, input gradient, weight gradient */
-};
-
 /* How a team may divide a layer. by_columns: each column is independent. groups: divides by what the columns stand for,
  * in up to three groups, which a linear layer before it then makes; NULL: it cannot be divided this way. */
 struct division {
@@ -64,6 +60,7 @@ struct layer_row {
     bool of_moe;               /* scripts write `moe` */
     int routed;                /* 1: sends tokens to experts, -1: brings them back */
     bool named;                /* scripts may give its parameters' names in files of other programs */
+    bool declared;             /* scripts declare its operations: script/script_unit.c reads the table */
     bool of_team;              /* scripts do not write it; a team that divides its neighbours needs it (split.c) */
 
     /* Shape. out: returns the columns of layer i's output, given its input's columns, or reports a user error; NULL: as
@@ -71,38 +68,22 @@ struct layer_row {
      * sets the layer's other sizes from the model, and out_rows if it differs from the input's rows. */
     int (*out)(const struct model *m, int i, int in, int forked);
     void (*size)(const struct model *m, int i, struct rt_layer *l);
-    bool sequences; /* rows belong to sequences, so the layer has a context */
-    bool shares;    /* its weights are the embedding's tokens, which then form a separate table */
-
-    /* Work: FLOP for every value of the output, unless flop counts them */
-    struct flop each;
-    struct flop (*flop)(const struct rt_layer *l);
-    struct division team;
-
-    /* Memory. keeps_x, keeps_y: the backward needs the input, the output. aux: bytes that the forward leaves for the
-     * backward, given the model's bytes per value. forward_work, input_work: bytes of workspace of a running forward
-     * and input gradient. left: bytes that a route's input gradient leaves for its weight gradient, which then needs no
-     * dy. NULL: none. */
-    bool keeps_x, keeps_y;
+    bool sequences;       /* rows belong to sequences, so the layer has a context */
+    bool any_rows;        /* its rows, in and out, need not be a microbatch's */
+    bool shares;          /* its weights are the embedding's tokens, which then form a separate table */
     bool same_y, same_dx; /* the output is the input; the input's gradient is the output's. Nothing is computed */
-    int64_t (*aux)(const struct rt_layer *l, int64_t element);
-    int64_t (*forward_work)(const struct rt_layer *l), (*input_work)(const struct rt_layer *l);
-    int64_t (*left)(const struct rt_layer *l);
+    const char *(*title)(const struct model_layer *layer); /* in messages; NULL: its kind's name */
+
+    struct division team;
 };
 /* layer_unit.c: the functions of a unit's row. */
 int unit_out(const struct model *m, int i, int in, int forked);
 void size_unit(const struct model *m, int i, struct rt_layer *l);
-struct flop unit_flop(const struct rt_layer *l);
-int64_t unit_stash(const struct rt_layer *l, int64_t element);
+const char *unit_title(const struct model_layer *layer);
 
 extern const struct layer_row layer_rows[NLAYERS];
-extern const char *const layer_name[NLAYERS];
 
 static inline const struct layer_row *row_of(int kind) { return &layer_rows[kind]; }
-/* Returns whether a layer has a weight gradient. A layer that shares a table may have no parameters of its own. */
-static inline bool has_weight_gradient(const struct rt_layer *l) {
-    return l->nparam > 0 || row_of(l->kind)->shares || row_of(l->kind)->first;
-}
 /* Returns 1 if the layer opens a span that must be in one stage, because its two ends refer to each other; -1 if it
  * closes one. */
 static inline int brackets(const struct layer_row *row) { return row->block + row->routed; }
@@ -117,5 +98,4 @@ static inline int weight_exchange(const struct rt_layer *l) {
     return is_of_team(l) ? row_of(l->kind)->team.exchange.w : 0;
 }
 const char *where_layer(const struct model *m, int i); /* returns "layer 3 (linear)", as the script's user counts */
-struct flop flop_of(const struct rt_layer *l);
 #endif

@@ -4,7 +4,7 @@
  * fork passes its input on, so its output is the same value; in the backward, join passes gradients on in the same way.
  * Each value has one place, which depends on its readers:
  *
- *   the backward needs it        stash: what layers keep, their input or their output (layers.c); a loss its gradient,
+ *   the backward needs it        stash: what layers keep, their input or their output (kinds.c); a loss its gradient,
  *                                written over its input where nothing else needs that
  *   the stage's ends             the operands x, y, dy, dx, unless the stash (or ext) must hold it too
  *   gradients that W needs       ext: dy of every layer with parameters, except the loss's, which the forward made;
@@ -94,14 +94,6 @@ static void find_partners(struct plan *plan) {
 
 /* ---- forward: values, in the stash, the operands or the workspace ---- */
 
-/* Return whether a layer's backward reads its input, or its output, again. */
-static bool keeps_input(const struct rt_layer *l) {
-    return l->unit ? l->unit->keeps & UNIT_KEEPS_X : row_of(l->kind)->keeps_x;
-}
-static bool keeps_output(const struct rt_layer *l) {
-    return l->unit ? l->unit->keeps & UNIT_KEEPS_Y : row_of(l->kind)->keeps_y;
-}
-
 /* Returns whether a layer keeps its input's parts with its output's statistics, and in kv. An attention on a slice
  * does, because it has rotated queries and keys by then. If its input is the stage's, it may not rotate them in
  * place. */
@@ -119,9 +111,9 @@ static void find_value_ends(struct plan *plan) {
         plan->end[plan->root[i]] = i;
         if (row->block < 0)
             plan->end[plan->root[plan->partner[i]]] = i;
-        if (keeps_input(&plan->l[i]) && !keeps_parts_of_x(plan, i) && !reads_gathered(plan, i))
+        if (keeps_x(&plan->l[i]) && !keeps_parts_of_x(plan, i) && !reads_gathered(plan, i))
             plan->keep[plan->root[i]] = true;
-        if (keeps_output(&plan->l[i]))
+        if (keeps_y(&plan->l[i]))
             plan->keep[plan->root[i + 1]] = true;
     }
     plan->keep[0] = plan->keep[0] || plan->reads > 1;
@@ -162,6 +154,13 @@ static void place_value(struct plan *plan, struct workspace *workspace, int v) {
         plan->at[v] = (struct slot){SP_WORK, fit(workspace, v - 1, plan->end[v], value_bytes(plan, v))};
 }
 
+/* Places the workspace that an operation of a layer has to itself, if any, at step `now` of the sweep. */
+static void take_work(struct workspace *workspace, struct rt_layer *l, enum unit_operation op, int now) {
+    int64_t bytes = work_bytes(l, op);
+    if (bytes > 0 && !rt_kind_of(l)->one_work)
+        l->tmp = (struct slot){SP_WORK, fit(workspace, now, now, aligned(bytes))};
+}
+
 static void layout_forward(struct plan *plan) {
     struct workspace workspace = {.live = NEW(struct area, plan->n + 1)};
     find_value_ends(plan);
@@ -183,10 +182,9 @@ static void layout_forward(struct plan *plan) {
             l->aux = (struct slot){SP_GOT, 0};
         else if (l->kind == LAYER_again)
             l->aux = plan->at[plan->root[i - 2]]; /* the gather's input */
-        else if (row->aux)
-            l->aux = (struct slot){SP_STASH, take_space(&plan->s->stash, row->aux(l, plan->element))};
-        if (row->forward_work)
-            l->tmp = (struct slot){SP_WORK, fit(&workspace, i, i, aligned(row->forward_work(l)))};
+        else if (rt_kind_of(l)->stash)
+            l->aux = (struct slot){SP_STASH, take_space(&plan->s->stash, rt_kind_of(l)->stash(l, plan->element))};
+        take_work(&workspace, l, UNIT_FORWARD, i);
     }
     plan->s->work = workspace.peak;
 }
@@ -204,7 +202,7 @@ static void read_gradients(struct plan *plan) {
         plan->end[dy] = step_of(plan, i);
         if (layer_row_at(plan, i)->block > 0)
             plan->end[plan->root[plan->partner[i] + 1]] = step_of(plan, i);
-        if (has_weight_gradient(&plan->l[i]) && !layer_row_at(plan, i)->left) /* its weight gradient needs dy */
+        if (has_weight_gradient(&plan->l[i]) && !rt_kind_of(&plan->l[i])->begun) /* its weight gradient needs dy */
             plan->keep[dy] = true;
     }
     plan->keep[plan->n] = plan->keep[plan->n] || plan->readers > 1;
@@ -264,13 +262,12 @@ static void layout_backward(struct plan *plan) {
             l->aux = plan->at[plan->root[plan->partner[i] + 1]];
         if (row->routed < 0) {
             struct rt_layer *route = &plan->l[plan->partner[i]];
-            l->tmp = route->tmp = (struct slot){SP_EXT, take_space(&plan->s->ext, row_of(route->kind)->left(route))};
+            l->tmp = route->tmp = (struct slot){SP_EXT, take_space(&plan->s->ext, extra_bytes(route))};
         }
-        if (l->unit && has_weight_gradient(l) && l->unit->extra > 0)
-            l->left = (struct slot){SP_EXT, take_space(&plan->s->ext, l->unit->extra)};
-        if (row->input_work && l->dx.space != SP_NONE)
-            l->tmp = (struct slot){SP_WORK,
-                                   fit(&workspace, step_of(plan, i), step_of(plan, i), aligned(row->input_work(l)))};
+        if (has_weight_gradient(l) && extra_bytes(l) > 0 && !rt_kind_of(l)->begun)
+            l->left = (struct slot){SP_EXT, take_space(&plan->s->ext, extra_bytes(l))};
+        if (l->dx.space != SP_NONE)
+            take_work(&workspace, l, UNIT_INPUT, step_of(plan, i));
     }
     if (workspace.peak > plan->s->work)
         plan->s->work = workspace.peak;
@@ -294,25 +291,25 @@ void layout_weights(struct rt_stage *s, struct rt_layer *layer, int precision, i
         if (layer[i].set == SET_OWN)
             layer[i].param = take_space(&s->weight, element * layer[i].nparam);
     for (int i = 0; i < s->nlayers; i++)
-        layer[i].frozen = take_space(&s->frozen, layer[i].unit ? element * unit_elements(layer[i].unit, true) : 0);
+        layer[i].frozen = take_space(&s->frozen, element * frozen_elements(&layer[i]));
     s->opt = 4 * state * (s->weight / element);
 }
 
-/* Places the workspace of units after all else in the stage's: each of their operations has it, and one runs at a time.
- * What an untrained unit's input gradient leaves for a weight gradient goes there, too. */
-static void layout_unit_work(struct rt_stage *s, struct rt_layer *layer) {
+/* Places the workspace that all operations of a layer share after all else in the stage's: only one runs at a time.
+ * If such a layer is not trained, what its input gradient leaves for a weight gradient goes there, too. */
+static void layout_one_work(struct rt_stage *s, struct rt_layer *layer) {
     int64_t most = 0, at = s->work;
     for (struct rt_layer *l = layer; l < layer + s->nlayers; l++) {
         int64_t bytes = 0;
-        for (int op = 0; l->unit && op < UNIT_OPERATIONS; op++)
-            bytes = l->unit->work[op] > bytes ? l->unit->work[op] : bytes;
-        if (!l->unit)
+        if (!rt_kind_of(l)->one_work)
             continue;
-        bytes = aligned(unit_seed_bytes(l->unit) + bytes);
+        for (int op = 0; op < UNIT_OPERATIONS; op++)
+            bytes = work_bytes(l, op) > bytes ? work_bytes(l, op) : bytes;
+        bytes = aligned(bytes);
         l->tmp = (struct slot){SP_WORK, at};
-        if (!trains(l) && l->unit->extra > 0 && l->dx.space != SP_NONE) {
+        if (!has_weight_gradient(l) && extra_bytes(l) > 0 && l->dx.space != SP_NONE) {
             l->left = (struct slot){SP_WORK, at + bytes};
-            bytes += aligned(l->unit->extra);
+            bytes += aligned(extra_bytes(l));
         }
         most = bytes > most ? bytes : most;
     }
@@ -326,5 +323,5 @@ void layout_stage(struct rt_stage *s, struct rt_layer *layer, int reads, int rea
     struct plan gradients = plan_of(s, layer, reads, readers, element);
     layout_forward(&values);
     layout_backward(&gradients);
-    layout_unit_work(s, layer);
+    layout_one_work(s, layer);
 }

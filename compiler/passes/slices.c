@@ -85,7 +85,7 @@ void cut_sequence(struct costs *costs, const struct rt_layer *all) {
                 "number of tokens per sequence: leave 'slices' out",
                 sp->file, sp->names.slices, where_layer(m, i));
     for (int i = 0; i < m->nlayers; i++)
-        if (all[i].unit)
+        if (rt_kind_of(&all[i])->whole)
             die("%s: slices = %d, but %s works on whole microbatches: leave 'slices' out", sp->file, sp->names.slices,
                 where_layer(m, i));
     if (m->by_rows && sp->names.member)

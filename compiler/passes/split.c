@@ -298,9 +298,9 @@ static bool follows_whole_columns(const struct splitting *split, const struct rt
     return !split->divided && i >= 0 && split->m->layer[i].split == SPLIT_COLUMNS;
 }
 
-/* Dies if a team would divide a unit, which works on whole microbatches. */
-static void refuse_unit(const struct splitting *split, const struct rt_layer *l) {
-    if (l->unit)
+/* Dies if a team would divide a layer that computes whole microbatches only. */
+static void refuse_whole(const struct splitting *split, const struct rt_layer *l) {
+    if (rt_kind_of(l)->whole)
         die("%s: a team of %d ranks computes its stage, and nobody knows how to divide it; give its stage to one rank, "
             "with a cut before and after it",
             where_layer(split->m, l->index), split->size);
@@ -312,7 +312,7 @@ struct rt_layer *split_layers(const struct model *m, const struct rt_layer *whol
     const struct rt_layer *undivided = first_undivided(m, whole, n, reach);
     for (const struct rt_layer *l = whole; l < whole + n; l++) {
         int how = m->layer[l->index].split;
-        refuse_unit(&split, l);
+        refuse_whole(&split, l);
         if (l->kind == LAYER_experts && how == SPLIT_ROWS)
             split_experts(&split, l);
         else if (how == SPLIT_COLUMNS && l < undivided)

@@ -184,7 +184,7 @@ struct spec *script_units(const struct script_args *args, int workers, int batch
     for (int r = 0; r < workers; r++)
         sp->limits.cap[r] = INT_MAX;
     run_script(SCRIPT_MODEL, args->model, &set, extract_model, sp, args);
-    sp->stages = sp->model->nunits;
+    sp->stages = sp->model->nitems;
     jobs_of_units(sp);
     name_spec_sets(sp, sp->model->tied, false);
     if (args->cluster)

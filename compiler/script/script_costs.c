@@ -87,14 +87,14 @@ bool read_costs(const struct table *table, struct model *m) {
                        "themselves; leave one out",
                        excluded[i]);
     lua_settop(L, list);
-    m->nunits = type == LUA_TTABLE ? (int)lua_rawlen(L, list) : 0;
-    if (m->nunits == 0)
+    m->nitems = type == LUA_TTABLE ? (int)lua_rawlen(L, list) : 0;
+    if (m->nitems == 0)
         field_fail(
             L, table->line, "costs",
             "'costs' must be a list of each layer's costs, { { forward = 0.01, activation = 4096 }, ... }; it is %s",
             type == LUA_TTABLE ? "empty" : describe(L, list));
-    m->cost = NEW(struct layer_cost, m->nunits);
-    for (int i = 1; i <= m->nunits; i++, lua_settop(L, list)) {
+    m->cost = NEW(struct layer_cost, m->nitems);
+    for (int i = 1; i <= m->nitems; i++, lua_settop(L, list)) {
         if (lua_rawgeti(L, list, i) != LUA_TTABLE)
             field_fail(L, table->line, "costs",
                        "costs[%d] is %s; it must be a table: { forward = 0.01, activation = 4096 }", i,

@@ -58,7 +58,7 @@ static void check_layer(struct builder *builder, const struct part *part, bool f
 }
 
 /* Adds a moe: tokens go to experts, two linear layers each with gelu or swiglu between them, and come back. */
-static void add_moe(struct builder *builder, const struct part *part, int unit) {
+static void add_moe(struct builder *builder, const struct part *part, int item) {
     const struct moe_config *moe = &part->layer.config.moe;
     if (moe->top > moe->experts)
         word_fail(builder->L, part->line, "moe", "top = %d, but experts = %d: a token goes to each expert once at most",
@@ -68,7 +68,7 @@ static void add_moe(struct builder *builder, const struct part *part, int unit) 
     const int kind[] = {LAYER_route, LAYER_experts, moe->gated ? LAYER_swiglu : LAYER_gelu, LAYER_experts,
                         LAYER_combine};
     for (int i = 0; i < 5; i++) {
-        struct model_layer layer = {.kind = kind[i], .unit = unit, .in_moe = true};
+        struct model_layer layer = {.kind = kind[i], .item = item, .in_moe = true};
         if (row_of(kind[i])->of_moe)
             layer.config.moe = *moe;
         layer.out = i == 1 ? (moe->gated ? 2 : 1) * part->layer.out : 0;
@@ -105,29 +105,29 @@ static const struct rt_unit *unit_at(struct builder *builder, int index) {
     lua_State *L = builder->L;
     struct part *part = lua_touserdata(L, index);
     struct unit_files files;
-    if (part->layer.own)
-        return part->layer.own;
+    if (part->layer.unit)
+        return part->layer.unit;
     lua_getiuservalue(L, index, 2);
-    part->layer.own = read_unit_table(L, lua_gettop(L), part->line, &builder->m->rt, &files);
+    part->layer.unit = read_unit_table(L, lua_gettop(L), part->line, &builder->m->rt, &files);
     lua_pop(L, 1);
     if (builder->m->rt.precision == BF16)
         word_fail(L, part->line, "unit", "units compute in fp32: leave out the model's precision = \"bf16\"");
     if (files.unit->side & (UNIT_READS_TOKENS | UNIT_READS_TARGETS) && builder->m->rt.input != INPUT_TOKENS)
         field_fail(L, part->line, "side", "'side' names tokens or targets, which only a model with input = tokens has");
     add_unit_files(builder, &files);
-    return part->layer.own;
+    return part->layer.unit;
 }
 
-static void add_part(struct builder *builder, int index, int unit, bool first, bool last);
+static void add_part(struct builder *builder, int index, int item, bool first, bool last);
 
 /* Adds the layers between fork and join, from the list in the residual's user value. */
-static void add_residual(struct builder *builder, int index, int unit, const struct part *part) {
+static void add_residual(struct builder *builder, int index, int item, const struct part *part) {
     lua_State *L = builder->L;
     lua_getiuservalue(L, index, 1);
     int list = lua_gettop(L), n = (int)lua_rawlen(L, list);
     if (n == 0)
         word_fail(L, part->line, "residual", "residual needs at least one layer");
-    add_layer(builder, (struct model_layer){.kind = LAYER_fork, .unit = unit});
+    add_layer(builder, (struct model_layer){.kind = LAYER_fork, .item = item});
     for (int i = 1; i <= n; i++, lua_settop(L, list)) {
         lua_rawgeti(L, list, i);
         const struct part *inner = part_at(L, -1, LAYER);
@@ -137,9 +137,9 @@ static void add_residual(struct builder *builder, int index, int unit, const str
             word_fail(L, inner->line, "residual", "a residual inside a residual is not supported yet");
         if (inner->maker == &stage_maker)
             word_fail(L, inner->line, "stage", "a stage inside a residual; stages are items of the model's layers");
-        add_part(builder, lua_gettop(L), unit, false, false);
+        add_part(builder, lua_gettop(L), item, false, false);
     }
-    add_layer(builder, (struct model_layer){.kind = LAYER_join, .unit = unit});
+    add_layer(builder, (struct model_layer){.kind = LAYER_join, .item = item});
     lua_settop(L, list - 1);
 }
 
@@ -150,26 +150,26 @@ static const char *name_at(lua_State *L, int i) {
     return name;
 }
 
-static void add_part(struct builder *builder, int index, int unit, bool first, bool last) {
+static void add_part(struct builder *builder, int index, int item, bool first, bool last) {
     const struct part *part = part_at(builder->L, index, LAYER);
     if (!part)
         field_fail(builder->L, builder->t.line, "layers",
-                   "layers[%d] is %s; it must be a layer such as linear { width = 4 }", unit + 1,
+                   "layers[%d] is %s; it must be a layer such as linear { width = 4 }", item + 1,
                    describe(builder->L, index));
     if (part->maker == &stage_maker)
         word_fail(builder->L, part->line, "stage", "either all of a model's layers stand in stages, or none do");
     check_layer(builder, part, first, last);
     if (part->maker == &residual_maker) {
-        add_residual(builder, index, unit, part);
+        add_residual(builder, index, item, part);
         return;
     }
     if (is_moe(part->maker)) {
-        add_moe(builder, part, unit);
+        add_moe(builder, part, item);
         return;
     }
     struct model_layer layer = part->layer;
-    layer.unit = unit;
-    layer.own = is_unit(part->maker) ? unit_at(builder, index) : NULL;
+    layer.item = item;
+    layer.unit = is_declared(part->maker) ? unit_at(builder, index) : NULL;
     if (has_names(part->maker)) {
         lua_getiuservalue(builder->L, index, 1);
         layer.names = (struct rt_names){name_at(builder->L, 1), name_at(builder->L, 2)};
@@ -360,7 +360,7 @@ static void read_layers(struct builder *builder) {
     lua_rawgeti(L, list, 1);
     const struct part *first = part_at(L, -1, LAYER);
     lua_settop(L, list);
-    builder->m->nunits = n;
+    builder->m->nitems = n;
     if (first && first->maker == &stage_maker) {
         read_stages(builder, list, n);
         return;
@@ -446,9 +446,9 @@ static void read_stage_cut(struct builder *builder) {
     for (int i = 0, before = 1; i < m->ncut; i++, lua_settop(L, list)) {
         int isint = 0;
         lua_Integer x = lua_rawgeti(L, list, i + 1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &isint) : 0;
-        if (!isint || x <= before || x > m->nunits)
+        if (!isint || x <= before || x > m->nitems)
             field_fail(L, builder->t.line, "cut", "cut[%d] is %s; positions in %s must ascend, from 2 to %d", i + 1,
-                       describe(L, -1), m->cost ? "costs" : "layers", m->nunits);
+                       describe(L, -1), m->cost ? "costs" : "layers", m->nitems);
         m->cut[i] = (int)x - 1;
         before = (int)x;
     }

@@ -33,7 +33,7 @@ enum { NMAKERS = sizeof makers / sizeof *makers };
 const struct maker residual_maker = {"residual", LAYER, LAYER_fork, NULL};
 const struct maker stage_maker = {"stage", LAYER, LAYER_fork, of_stage};
 
-bool is_unit(const struct maker *maker) { return maker->group == LAYER && maker->kind == LAYER_unit; }
+bool is_declared(const struct maker *maker) { return maker->group == LAYER && row_of(maker->kind)->declared; }
 bool is_moe(const struct maker *maker) { return maker == &makers[MOE]; }
 
 /* Returns whether scripts write this layer. They write residual instead of fork and join, and moe instead of its
@@ -78,7 +78,7 @@ static int field_names(const struct maker *maker, const char *names[MAX_FIELDS +
         }
     for (int i = 0; i < NNAMES && has_names(maker); i++)
         names[n++] = name_fields[i];
-    for (int i = 0; is_unit(maker) && unit_fields[i]; i++)
+    for (int i = 0; is_declared(maker) && unit_fields[i]; i++)
         names[n++] = unit_fields[i];
     names[n] = NULL;
     return n;
@@ -124,7 +124,7 @@ static int make_layer(lua_State *L) {
             read_layer_field(&table, field, maker->group == LAYER ? (void *)&part->layer : &part->model);
     if (has_names(maker))
         read_names(&table, lua_gettop(L));
-    if (is_unit(maker)) {
+    if (is_declared(maker)) {
         lua_pushvalue(L, 1);
         lua_setiuservalue(L, -2, 2);
     }

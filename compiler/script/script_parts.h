@@ -32,8 +32,9 @@ const struct part *part_at(lua_State *L, int index, enum part_group group);
 enum { NNAMES = 2 };
 bool has_names(const struct maker *maker);
 
-/* Returns whether it makes units. The table of a unit's fields is the part's second user value. */
-bool is_unit(const struct maker *maker);
+/* Returns whether it makes layers whose operations the script declares. If so, the table of the layer's fields is the
+ * part's second user value. */
+bool is_declared(const struct maker *maker);
 /* script_unit.c: reads the table of fields at a stack index, and sets the unit's files. line: the script's line that
  * made it. */
 extern const char *const unit_fields[]; /* besides those in layers.c and names; ends with NULL */

@@ -22,14 +22,13 @@ static inline struct job_copy job_copy(char *arena, char *host, const struct rt_
     return copy;
 }
 
-/* Returns whether a stage reads the batch, because its first layer's input has no other place, or a unit reads it, or
- * the targets, because it ends in the loss. */
+/* Returns whether a stage reads the batch: as its first layer's input, or because a layer reads its tokens, targets or
+ * inputs of units. */
 static inline bool stage_reads_batch(const struct rt_program *p, int stage) {
     const struct rt_stage *s = &p->stage[stage];
-    bool reads = s->layer[0].x.space == SP_NONE || ends_in_loss(s);
+    bool reads = s->layer[0].x.space == SP_NONE;
     for (int l = 0; !reads && l < s->nlayers; l++)
-        reads = s->layer[l].unit &&
-                (s->layer[l].unit->ninputs > 0 || s->layer[l].unit->side & (UNIT_READS_TOKENS | UNIT_READS_TARGETS));
+        reads = reads_batch(&s->layer[l]);
     return reads;
 }
 /* Returns whether a part is a job's first, which reads the job's input or the gradient of its output. */

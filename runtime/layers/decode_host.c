@@ -47,7 +47,7 @@ const char *decode_refuses(const struct rt_model *m, const struct rt_stage *stag
             depth += (l->kind == LAYER_fork) - (l->kind == LAYER_join);
             if (l->kind == LAYER_route)
                 return "a mixture of experts cannot be decoded: its experts' room is counted per whole sequence";
-            if (l->kind == LAYER_unit)
+            if (rt_kind_of(l)->whole)
                 return "a unit cannot be decoded: its code works on whole microbatches";
             if (depth > MOST_BUFFERS - 2)
                 return "its residual blocks are nested too deeply to be decoded";

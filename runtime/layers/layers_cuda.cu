@@ -194,7 +194,8 @@ void cuda_backward_part(const struct rt_model *m, const struct rt_stage *s, cons
         if (wanted && done == 0 && kinds[l->kind]->input)
             kinds[l->kind]->input(&c);
         done -= done > 0;
-        if (sweep.weight && !(sweep.kind == SWEEP_PUT_OFF && l == first + 1) && kinds[l->kind]->weight && trains(l))
+        bool put_off = sweep.kind == SWEEP_PUT_OFF && l == first + 1;
+        if (sweep.weight && !put_off && kinds[l->kind]->weight && has_weight_gradient(l))
             weight_gradient(&c, &mine);
     }
     *ahead = done;

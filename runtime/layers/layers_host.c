@@ -352,7 +352,8 @@ void host_backward_part(const struct rt_model *m, const struct rt_stage *s, cons
         struct host_call c = {m, l, &mine};
         if (sweep.input && sweep.kind != SWEEP_WEIGHTS && kinds[l->kind]->input && has_input_gradient(l))
             kinds[l->kind]->input(&c);
-        if (sweep.weight && !(sweep.kind == SWEEP_PUT_OFF && l == first + 1) && kinds[l->kind]->weight && trains(l))
+        bool put_off = sweep.kind == SWEEP_PUT_OFF && l == first + 1;
+        if (sweep.weight && !put_off && kinds[l->kind]->weight && has_weight_gradient(l))
             weight_gradient(&c, &mine);
     }
     if (gives && halves[first->kind])

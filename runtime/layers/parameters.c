@@ -46,7 +46,7 @@ static float normal(uint64_t key, int64_t i) {
 
 /* A parameter whose elements are at w, or a member's part of it. Its elements are numbered from `from` on in the key's
  * random sequence. */
-struct values {
+struct rt_values {
     const struct rt_layer *l;
     const struct rt_parameter *p;
     float *w;
@@ -54,7 +54,7 @@ struct values {
     int64_t from;
 };
 
-static void init_normal(const struct values *v, float deviation) {
+static void init_normal(const struct rt_values *v, float deviation) {
     for (int64_t at = 0; at < v->p->count;) {
         const struct rt_stretch run = stretch_of(v->l, v->p, at);
         for (int64_t i = 0; i < run.n; i++)
@@ -64,7 +64,7 @@ static void init_normal(const struct values *v, float deviation) {
 }
 
 /* Sets a path: 1 or 2 on the diagonal, so that a row with one nonzero column keeps to that column (data.c). */
-static void init_paths(const struct values *v) {
+static void init_paths(const struct rt_values *v) {
     int64_t columns = whole_parameter(v->l, v->p).dim[1];
     for (int64_t at = 0; at < v->p->count;) {
         const struct rt_stretch run = stretch_of(v->l, v->p, at);
@@ -78,14 +78,14 @@ static void init_paths(const struct values *v) {
 /* Draws tokens, then positions. If the tokens are a separate table, shared with the unembedding, the standard deviation
  * is GPT-2's, which is small enough for logits; the embedding then has only positions, and the table only tokens.
  * Tokens without positions get the same deviation, shared or not, as in Llama. */
-static void init_embedding(const struct rt_model *m, const struct values *v) {
+void init_embedding(const struct rt_model *m, const struct rt_values *v) {
     bool whole = v->l->context > 0 && shared_table(m, v->l) == 0;
-    struct values all = *v;
+    struct rt_values all = *v;
     all.from = strcmp(v->p->name, "position") == 0 ? (int64_t)m->vocab * v->l->out : 0;
     init_normal(&all, whole ? 0.1f : 0.02f);
 }
 
-static void init_linear(const struct rt_model *m, const struct values *v) {
+void init_linear(const struct rt_model *m, const struct rt_values *v) {
     if (strcmp(v->p->name, "weight") != 0)
         return;
     if (m->input == INPUT_INTEGERS)
@@ -95,47 +95,39 @@ static void init_linear(const struct rt_model *m, const struct values *v) {
 }
 
 /* Draws each expert's weights like a linear layer's. */
-static void init_experts(const struct rt_model *m, const struct values *v) {
+void init_experts(const struct rt_model *m, const struct rt_values *v) {
     (void)m;
     init_normal(v, 1 / sqrtf((float)v->l->in));
 }
 
-static void init_scale(const struct rt_model *m, const struct values *v) {
+void init_scale(const struct rt_model *m, const struct rt_values *v) {
     (void)m;
     for (int64_t j = 0; j < v->p->count && strncmp(v->p->name, "gamma", 5) == 0; j++)
         v->w[j] = 1;
 }
 
-/* Draws all parameters from one sequence, one after the other. */
-static void init_unit(const struct rt_model *m, const struct values *v) {
-    const struct rt_unit_parameter *p = v->l->unit->parameter;
-    struct values own = *v;
+/* Draws all parameters that a script declares from one sequence, one after the other. */
+void init_declared(const struct rt_model *m, const struct rt_values *v) {
+    const struct rt_parameter *p = v->p;
+    struct rt_values own = *v;
     (void)m;
-    for (; strcmp(p->name, v->p->name) != 0; p++)
-        own.from += p->ndims == 1 ? p->dim[0] : p->dim[0] * p->dim[1];
+    own.from += p->drawn;
     if (p->init == UNIT_INIT_NORMAL || (p->init == UNIT_INIT_KIND && p->ndims == 2))
         init_normal(&own, 1 / sqrtf((float)p->dim[0]));
     for (int64_t j = 0; p->init == UNIT_INIT_ONES && j < v->p->count; j++)
         v->w[j] = 1;
 }
 
-/* Initializers by kind of layer, called for each parameter. Parameters are 0 before; other kinds' stay 0. */
-static void (*const init[NLAYERS])(const struct rt_model *m, const struct values *v) = {
-    [LAYER_embedding] = init_embedding, [LAYER_linear] = init_linear,   [LAYER_route] = init_experts,
-    [LAYER_experts] = init_experts,     [LAYER_layernorm] = init_scale, [LAYER_rmsnorm] = init_scale,
-    [LAYER_headnorm] = init_scale,      [LAYER_unit] = init_unit,
-};
-
 static void init_layer(const struct rt_model *m, const struct rt_layer *l, float *w, uint64_t key) {
     const struct rt_parameters all = parameters_of(m, l, shared_table(m, l) > 0);
     for (int i = 0; i < all.n; w += all.at[i++].count)
-        init[l->kind](m, &(struct values){l, &all.at[i], w, key, 0});
+        rt_kind_of(l)->init(m, &(struct rt_values){l, &all.at[i], w, key, 0});
 }
 
 void host_init(const struct rt_model *m, const struct rt_stage *s, float *w, uint64_t seed) {
     memset(w, 0, (size_t)weight_count(m, s) * sizeof *w);
     for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++)
-        if (init[l->kind] && l->set == SET_OWN)
+        if (rt_kind_of(l)->init && l->set == SET_OWN)
             init_layer(m, l, w + l->param / precision_bytes(m->precision), host_hash(seed, (uint64_t)l->index));
 }
 

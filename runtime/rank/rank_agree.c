@@ -111,9 +111,9 @@ static bool hash_frozen(const struct rt_stage *s, uint64_t *hash, char *why, siz
     const char *last = "";
     *hash = 1;
     for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++) {
-        if (!l->unit || unit_elements(l->unit, true) == 0 || strcmp(l->unit->data, last) == 0)
+        if (frozen_elements(l) == 0 || strcmp(first_values(l), last) == 0)
             continue;
-        last = l->unit->data;
+        last = first_values(l);
         struct named_file *file = named_open(last, why, nwhy);
         if (!file)
             return false;

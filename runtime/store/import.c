@@ -252,7 +252,7 @@ static bool is_table(const struct named_list *all, const struct named *tensor) {
 static bool has_own_file(const struct rt_model *m, const struct rt_layer *l, const struct named_file *file) {
     const struct rt_names *names = m->names ? &m->names[l->index] : NULL;
     bool named = file && names && (named_is_gguf(file) ? names->gguf : names->hf);
-    return l->unit && l->unit->data && l->nparam > 0 && !named;
+    return first_values(l) && l->nparam > 0 && !named;
 }
 
 /* Opens a unit's own file. Layers that follow each other often have the same. */
@@ -283,7 +283,7 @@ static const char *full_name(const struct import *im, const struct rt_layer *l, 
 static struct named *find_own_tensor(const struct import *im, const struct rt_layer *l, const struct rt_parameter *p) {
     struct published names;
     char is[128], must[128];
-    if (!open_own_file(im, l->unit->data))
+    if (!open_own_file(im, first_values(l)))
         return NULL;
     const char *full = full_name(im, l, p, &names), *path = named_path(*im->own);
     struct named *tensor = full ? named_find(*im->own, full) : NULL;
@@ -291,12 +291,12 @@ static struct named *find_own_tensor(const struct import *im, const struct rt_la
     tensor = tensor ? tensor : named_find(*im->own, name);
     if (!tensor)
         say(im, "%s: has no tensor %s%s%s, which unit '%s' needs", path, full ? full : "", full ? " or " : "", name,
-            l->unit->name);
+            name_of_layer(l));
     else if (tensor->unread)
         say(im, "%s: tensor %s: dtype %s; only F32, F16 or BF16 is read here", path, name, tensor->unread);
     else if (tensor->ndims != p->ndims || tensor->dim[0] != p->dim[0] || (p->ndims == 2 && tensor->dim[1] != p->dim[1]))
         say(im, "%s: tensor %s is %s, but unit '%s' says %s", path, name, dims_text(tensor->ndims, tensor->dim, is),
-            l->unit->name, dims_text(p->ndims, p->dim, must));
+            name_of_layer(l), dims_text(p->ndims, p->dim, must));
     else
         return tensor;
     return NULL;
@@ -335,7 +335,7 @@ static bool check_frozen(const struct import *im, const struct rt_layer *l) {
             return say(im,
                        "%s: tensor %s differs from the one in %s, where unit '%s' of layer %d has its frozen "
                        "parameters; name this file there as 'data', or take it off 'frozen'",
-                       named_path(im->file), name, l->unit->data, l->unit->name, l->index);
+                       named_path(im->file), name, first_values(l), name_of_layer(l), l->index);
         if (tensor)
             tensor->used = true;
     }

@@ -12,7 +12,7 @@ static const char *part_of_name(const char *name, int i, int *n) {
 }
 
 static const char *ending(const struct rt_layer *l, const struct rt_parameter *p) {
-    if (l->unit)
+    if (rt_kind_of(l)->own_names)
         return p->name;
     return strcmp(p->name, "bias") == 0 || strcmp(p->name, "beta") == 0 ? "bias" : "weight";
 }

@@ -42,9 +42,9 @@ static inline void add(struct model *m, int kind, int x) {
     depth = m->nlayers == 0 ? 0 : depth;
     bool inside = depth > 0;
     depth += (kind == LAYER_fork) - (kind == LAYER_join);
-    m->nunits += !inside;
+    m->nitems += !inside;
     struct model_layer *l = &m->layer[m->nlayers++];
-    *l = (struct model_layer){.kind = kind, .unit = m->nunits - 1, .config = default_config(kind)};
+    *l = (struct model_layer){.kind = kind, .item = m->nitems - 1, .config = default_config(kind)};
     *(kind == LAYER_attention ? &l->config.attention.heads : &l->out) = x;
 }
 

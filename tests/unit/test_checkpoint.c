@@ -164,7 +164,7 @@ Test(checkpoint, either_precision_resumes_either) {
 /* A shared table has its own file after the stages' files, under every cut. It is one tensor, as an embedding's. */
 Test(checkpoint, a_shared_table_is_saved_once) {
     struct model *m = small_model();
-    m->layer[m->nlayers - 2] = (struct model_layer){.kind = LAYER_unembedding, .unit = m->nunits - 2};
+    m->layer[m->nlayers - 2] = (struct model_layer){.kind = LAYER_unembedding, .item = m->nitems - 2};
     for (int from = 1; from <= 3; from++) {
         cr_assert(write_all(&m->rt, cut(m, from), from + 1, from), "%s", why);
         for (int to = 1; to <= 3; to++)

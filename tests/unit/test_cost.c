@@ -29,7 +29,7 @@ Test(cost, units_without_a_model) {
 
 static struct spec *four_costs(int stages) {
     struct model *m = NEW(struct model, 1);
-    m->nunits = 4;
+    m->nitems = 4;
     m->cost = NEW(struct layer_cost, 4);
     m->cost[0] = (struct layer_cost){"a", 1, 2, 1.5, 40, 40, 10};
     m->cost[1] = (struct layer_cost){"b", 3, 6, 0, 20, 100, 0};
@@ -128,7 +128,7 @@ Test(cost, gradients_nobody_needs_are_not_counted) { /* of the batch, and of ten
 
 Test(cost, every_job_takes_time) { /* an embedding alone has no input gradient, a relu no weights, a fork nothing */
     struct model *m = two_linears();
-    m->nlayers = m->nunits = 1;
+    m->nlayers = m->nitems = 1;
     add(m, LAYER_relu, 0);
     add(m, LAYER_fork, 0);
     add(m, LAYER_join, 0);
@@ -227,7 +227,7 @@ Test(cost, a_loss_leaves_its_gradient_where_its_input_was) {
     cr_assert_eq(st->bytes[K_stash], x + logits);
     cr_assert_eq(st->bytes[K_wstash], st->bytes[K_stash], "W needs no copy of it");
     m = two_linears();
-    m->nlayers = m->nunits = 3;
+    m->nlayers = m->nitems = 3;
     add(m, LAYER_relu, 0);
     add(m, LAYER_cross_entropy, 0);
     m->cut[0] = 2;
@@ -353,17 +353,17 @@ Test(cost, cut_makes_the_largest_stage_as_small_as_can_be) {
         }
         add(m, LAYER_cross_entropy, 0);
         double cost[10];
-        struct stage *each = cost_stages(spec_of(m, m->nunits));
-        for (int u = 0; u < m->nunits; u++)
+        struct stage *each = cost_stages(spec_of(m, m->nitems));
+        for (int u = 0; u < m->nitems; u++)
             cost[u] = weight_of(&each[u]);
-        for (int k = 1; k <= m->nunits; k++) {
+        for (int k = 1; k <= m->nitems; k++) {
             struct stage *st = cost_stages(spec_of(m, k));
             int open[10];
-            double largest = 0, best = brute_force(cost, m->nunits, open, 0, k);
+            double largest = 0, best = brute_force(cost, m->nitems, open, 0, k);
             for (int s = 0; s < k; s++)
                 largest = fmax(largest, weight_of(&st[s]));
             /* a job costs at least 1, so a single unit weighs up to 2 more than together with others */
-            cr_assert(fabs(largest - best) <= 4, "%d stages of %d units: %g, best %g", k, m->nunits, largest, best);
+            cr_assert(fabs(largest - best) <= 4, "%d stages of %d units: %g, best %g", k, m->nitems, largest, best);
         }
     }
 }

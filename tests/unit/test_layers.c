@@ -9,7 +9,7 @@
 /* Returns the parameters of GPT-2 (Radford 2019, table 2), whose table of 50257 tokens is shared. */
 static int64_t gpt2(int layers, int width) {
     struct model *m = gpt(1024, 1024, 50257, 1, layers, width, width / 64);
-    m->layer[m->nlayers - 2] = (struct model_layer){.kind = LAYER_unembedding, .unit = m->nunits - 2};
+    m->layer[m->nlayers - 2] = (struct model_layer){.kind = LAYER_unembedding, .item = m->nitems - 2};
     struct stage *st = cost_stages(spec_of(m, 2));
     int64_t n = 0;
     for (int s = 0; s < 3; s++) /* the third is the table */

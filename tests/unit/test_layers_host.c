@@ -128,7 +128,7 @@ static void check_layers(int columns, int n, const struct item *layer) {
             add(m, layer[i].kind, layer[i].x);
         m->cut = NEW(int, 2);
         m->cut[0] = 1;
-        m->cut[1] = m->nunits;
+        m->cut[1] = m->nitems;
         m->ncut = 2;
         add(m, LAYER_linear, 11);
         add(m, LAYER_cross_entropy, 0);

@@ -21,14 +21,14 @@ static struct model *model_of(const struct shape *is) {
                         LAYER_combine};
     add(m, LAYER_embedding, is->width);
     for (int i = 0; i < 5; i++) {
-        m->layer[m->nlayers] = (struct model_layer){.kind = kind[i], .unit = m->nunits, .in_moe = true};
+        m->layer[m->nlayers] = (struct model_layer){.kind = kind[i], .item = m->nitems, .in_moe = true};
         m->layer[m->nlayers].config.moe.experts = is->experts;
         m->layer[m->nlayers].config.moe.top = is->top;
         m->layer[m->nlayers].config.moe.capacity = is->capacity;
         m->layer[m->nlayers].config.moe.balance = is->balance;
         m->layer[m->nlayers++].out = i == 1 ? is->inner * (1 + is->gated) : 0;
     }
-    m->nunits++;
+    m->nitems++;
     add(m, LAYER_linear, VOCAB);
     add(m, LAYER_cross_entropy, 0);
     m->cut = NEW(int, 2);

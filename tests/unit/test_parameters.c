@@ -168,7 +168,7 @@ Test(parameters, initial_weights) {
 /* A shared table starts like an embedding's tokens, but small enough for logits; the positions are other numbers. */
 Test(parameters, initial_table) {
     struct model *m = gpt(64, 64, 256, 1, 1, 64, 4), *tied = gpt(64, 64, 256, 1, 1, 64, 4);
-    tied->layer[tied->nlayers - 2] = (struct model_layer){.kind = LAYER_unembedding, .unit = tied->nunits - 2};
+    tied->layer[tied->nlayers - 2] = (struct model_layer){.kind = LAYER_unembedding, .item = tied->nitems - 2};
     struct stage *st = cost_stages(spec_of(m, 1)), *one = cost_stages(spec_of(tied, 1)),
                  *three = cost_stages(spec_of(tied, 3));
     int64_t tokens = 256 * 64, positions = 64 * 64;

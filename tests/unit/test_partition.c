@@ -290,7 +290,7 @@ Test(partition, a_model_of_costs_reads_back) {
         close(fd);
         const struct model *m = script_units(&(struct script_args){.model = name}, 2, 1)->model;
         unlink(name);
-        cr_assert(m->nunits == p->nlayers && !m->cut);
+        cr_assert(m->nitems == p->nlayers && !m->cut);
         for (int i = 0; i < p->nlayers; i++) {
             const struct layer_cost *c = &m->cost[i];
             struct profiled got = {

@@ -497,12 +497,12 @@ Test(script, gpt) {
     cr_assert_eq(m->nlayers, (int)(sizeof want / sizeof *want));
     for (int i = 0; i < m->nlayers; i++)
         cr_assert(m->layer[i].kind == want[i].kind && m->layer[i].out == want[i].out &&
-                      m->layer[i].config.attention.heads == want[i].heads && m->layer[i].unit == want[i].unit &&
+                      m->layer[i].config.attention.heads == want[i].heads && m->layer[i].item == want[i].unit &&
                       m->layer[i].split == want[i].split &&
                       m->layer[i].config.linear.bias == (want[i].kind == LAYER_linear) &&
                       m->layer[i].config.embedding.positions == (want[i].kind == LAYER_embedding),
                   "layer %d", i);
-    cr_assert_eq(m->nunits, 6);
+    cr_assert_eq(m->nitems, 6);
     cr_assert(!m->cut && m->ncut == 0);
     const struct rt_model *rt = &m->rt;
     cr_assert_eq(rt->precision, FP32);
@@ -544,7 +544,7 @@ Test(script, model_with_a_cut) {
     struct model *m = load("schedules/gpipe.lua", name, NULL, "workers=3")->model;
     unlink(name);
     cr_assert(m->ncut == 2 && m->cut[0] == 1 && m->cut[1] == 3, "positions in Lua count from 1, units from 0");
-    cr_assert(m->nunits == 4 && m->layer[1].unit == 1 && m->layer[1].kind == LAYER_relu);
+    cr_assert(m->nitems == 4 && m->layer[1].item == 1 && m->layer[1].kind == LAYER_relu);
     cr_assert(m->rt.input == INPUT_INTEGERS && m->rt.features == 4 && m->rt.rows == 2);
     cr_assert(m->rt.optimizer == OPT_SGD && m->rt.lr == 0.5f && m->rt.precision == BF16);
 }
@@ -557,7 +557,7 @@ Test(script, model_of_costs) {
     struct spec *sp = load("schedules/gpipe.lua", name, NULL, "workers=2");
     unlink(name);
     const struct layer_cost *c = sp->model->cost;
-    cr_assert(is_costs(sp) && sp->model->nunits == 3 && sp->model->nlayers == 0 && !sp->model->cut);
+    cr_assert(is_costs(sp) && sp->model->nitems == 3 && sp->model->nlayers == 0 && !sp->model->cut);
     cr_assert(!strcmp(c[0].name, "conv") && !strcmp(c[1].name, "layer 2") && !strcmp(c[2].name, "layer 3"));
     cr_assert(c[0].forward == 2 && c[0].backward == 4 && c[0].weight_gradient == 2, "twice, and half of it");
     cr_assert(c[0].activation == 8 && c[0].stash == 8 && c[0].weights == 8, "whole bytes");

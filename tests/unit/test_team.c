@@ -20,7 +20,7 @@ static int columns_of(const struct rt_share *share, int *column) {
 static void check_columns(struct rt_share share, int ndims, int rows) {
     struct rt_layer l = {.kind = LAYER_linear, .config.linear.bias = true, .share = share};
     int column[64], n = columns_of(&share, column), all = share.group[0] + share.group[1] + share.group[2];
-    struct rt_parameter p = {"weight", ndims, {rows, n}, (int64_t)rows * n, SPLIT_COLUMNS};
+    struct rt_parameter p = {"weight", ndims, {rows, n}, (int64_t)rows * n, SPLIT_COLUMNS, 0, 0};
     if (ndims == 1)
         p.dim[0] = n;
     for (int64_t e = 0; e < p.count; e++) {
@@ -45,7 +45,8 @@ Test(team, a_part_of_the_columns) {
 
 Test(team, a_part_of_the_rows_and_none) {
     struct rt_layer l = {.kind = LAYER_linear, .config.linear.bias = true, .share = {SPLIT_ROWS, 2, 3, {0}}};
-    const struct rt_parameter rows = {"weight", 2, {4, 5}, 20, SPLIT_ROWS}, whole = {"bias", 1, {5}, 5, SPLIT_NONE};
+    const struct rt_parameter rows = {"weight", 2, {4, 5}, 20, SPLIT_ROWS, 0, 0},
+                              whole = {"bias", 1, {5}, 5, SPLIT_NONE, 0, 0};
     for (int64_t e = 0; e < 20; e++) {
         cr_assert_eq(stretch_of(&l, &rows, e).at, 40 + e);
         cr_assert_eq(stretch_of(&l, &rows, e).n, 20 - e);

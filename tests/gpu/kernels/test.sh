@@ -22,7 +22,7 @@ host() { object "$1" gcc -std=c11 -D_GNU_SOURCE $(pkg-config --cflags $BLAS); }
 
 jobs_of() { while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done; }
 sources="$(echo runtime/layers/{bias,clip,dropout,elementwise,embedding,norm,headnorm,loss,moe,optim}.cu) tests/gpu/standin/grid.cpp"
-reference="layers_host dropout_host norm_host loss_host linear_host product_host attention_host team_attention_host moe_host muon_host optim_host clip_host unit_host parameters"
+reference="layers_host dropout_host norm_host loss_host linear_host product_host attention_host team_attention_host moe_host muon_host optim_host clip_host unit_host parameters kinds"
 for source in $sources tests/gpu/kernels/{kernels,moe,mistakes}.cpp; do
     jobs_of
     device "$source" &

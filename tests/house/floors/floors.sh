@@ -3,7 +3,7 @@
 # Usage: tests/house/floors/floors.sh [ROOT]. Exits 1 when a rule is broken. A folder of compiler/ or runtime/ includes
 # its own headers and those in the folders that the README's tables there list for it. The second table of
 # compiler/README.md has the wings, which no folder of the first may include. runtime/ includes nothing of compiler/;
-# all of its folders may include its top. compiler/ includes only ops.h, model.h, attention.h, parameters.h and
+# all of its folders may include its top. compiler/ includes only ops.h, model.h, attention.h, parameters.h, kinds.h and
 # rt_program.h of runtime/. Exceptions: base/, which stands below the instructions, includes none of them; cli/, which
 # replays what was compiled, and the wings may include any of runtime/. Only base/base.c allocates, and script/, which
 # gives Lua its memory. Only script/ knows Lua, only .cu files CUDA, only comm_nccl*.cu NCCL, and only comm_mpi.c MPI.
@@ -42,8 +42,8 @@ lines() {
             broken("no such folder in the tables of " house "/README.md")
         else if (name ~ /^\.\.\/\.\.\/runtime\//) {
             if (room == "compiler/base") broken("this floor stands below the instructions")
-            else if (house != "compiler" || room != "compiler/cli" && !(room in wing) && name !~ /\/(ops|model|attention|parameters|rt_program)\.h$/)
-                broken(house "/ includes only ops.h, model.h, attention.h, parameters.h and rt_program.h of runtime/ by a path with ..")
+            else if (house != "compiler" || room != "compiler/cli" && !(room in wing) && name !~ /\/(ops|model|attention|parameters|kinds|rt_program)\.h$/)
+                broken(house "/ includes only ops.h, model.h, attention.h, parameters.h, kinds.h and rt_program.h of runtime/ by a path with ..")
         } else if (name ~ /^[a-z]+(\/[a-z]+)?\/[a-z_0-9]+\.(cu|cuh|h)$/) {
             into = name
             sub(/\/[^\/]*$/, "", into)

@@ -13,7 +13,7 @@ for source in runtime/layers/{attention,attention_cudnn,team_attention}.cu tests
     # shellcheck disable=SC2086
     g++ -x c++ -std=c++17 -DKERNELS_ON_HOST $flags -c "$source" -o "$room/$(basename "$source").o" &
 done
-for name in {attention,dropout,layers,linear,loss,moe,norm,product,team_attention,unit}_host parameters; do
+for name in {attention,dropout,layers,linear,loss,moe,norm,product,team_attention,unit}_host parameters kinds; do
     # shellcheck disable=SC2046,SC2086
     gcc -std=c11 -D_GNU_SOURCE $flags $(pkg-config --cflags $BLAS) -c "runtime/layers/$name.c" -o "$room/$name.c.o" &
 done
