@@ -145,4 +145,47 @@ def note(counts, places, what, path, line):
     places[what] = path, line
 
 
-RULES = functions, structs, sizes, file_names, external_names, static_names, dead_functions, dead_names, phrases
+# A unit is a layer whose code a model brings. Its row tells the others what it keeps and costs, as every layer's does,
+# so only these may ask which layers are units: the row and its calls; what reads, prints, loads and checks units.
+KNOW_UNITS = ('runtime/layers/kinds.c', 'runtime/layers/unit', 'runtime/units/', 'compiler/passes/layer_unit.c',
+              'compiler/script/script_unit.c', 'compiler/script/script_model.c', 'compiler/formats/emit_cuda_units.c',
+              'compiler/cli/unit_library.c', 'compiler/cli/cmd_check_unit.c')
+TIMED = {'report', 'rep'} # their `unit` is one of time, as it is of everything in these folders
+OF_TIME = tuple(f'compiler/{room}/' for room in ('cli', 'diff', 'draw', 'formats', 'search', 'traces'))
+
+
+def owner_of(texts, i):
+    """Returns where the struct, or the array of structs, is named whose member is word i; -1: it is no member."""
+    at = i - 2 if texts[i - 1] == '.' else i - 3 if texts[i - 2:i] == ['-', '>'] else -1
+    depth = 0
+    while at >= 0 and (depth > 0 or texts[at] == ']'):
+        depth += (texts[at] == ']') - (texts[at] == '[')
+        at -= 1
+    return at
+
+
+def is_copied(texts, i):
+    """Returns whether member i is assigned to, or is all that is assigned."""
+    after = texts[i + 1:i + 3]
+    while owner_of(texts, i) >= 0:
+        i = owner_of(texts, i)
+    return after[0] == '=' and after[1] != '=' or after[0] in ',;}' and texts[i - 1] == '='
+
+
+def units(tree):
+    """Nobody else names LAYER_unit, but in its row of a table, or does more with a layer's unit than copy it."""
+    for s in tree.sources:
+        if s.path.startswith(KNOW_UNITS):
+            continue
+        texts = [t.text for t in s.tokens] + ['', '']
+        for i, t in enumerate(s.tokens):
+            if t.text not in ('unit', 'LAYER_unit'):
+                continue
+            owner = texts[owner_of(texts, i)] if owner_of(texts, i) >= 0 else ''
+            layers = owner in ('l', 'layer') if s.path.startswith(OF_TIME) else owner not in TIMED
+            asks = t.text == 'LAYER_unit' and not (texts[i - 1] == '[' and texts[i + 1:i + 3] == [']', '='])
+            if asks or t.text == 'unit' and owner and layers and not is_copied(texts, i):
+                yield s.path, t.line, f'questions in {s.path} that only a unit\'s row answers', 1, 0
+
+
+RULES = functions, structs, sizes, file_names, external_names, static_names, dead_functions, dead_names, phrases, units

@@ -129,6 +129,15 @@ for phrase in "those which" "is said" "is asked" "the same of"; do
     reports $sched.c "// A lane, $phrase." "$sched\.c:18: comments that say \"$phrase\": 1, limit 0"
 done
 
+# Only a unit's own row and what loads or checks it may ask whether a layer is a unit.
+asks="$sched\.c:18: questions in $sched\.c that only a unit's row answers: 1, limit 0"
+reports $sched.c 'static bool asks(struct layer *l) { return l->unit; }' "$asks"
+reports $sched.c 'static int asks(struct layer *l) { return l[0].unit->up; }' "$asks"
+reports $sched.c 'static bool asks(struct layer *l) { return l->kind == LAYER_unit; }' "$asks"
+reports $sched.c 'static struct layer of(struct layer *l) { l->unit = 0; return (struct layer){.unit = l->unit}; }'
+reports $sched.c 'static int of[] = {[LAYER_unit] = MOST_RANKS}; static int *name(struct report *report) { return report->unit; }'
+reports compiler/passes/layer_unit.c 'static bool asks(struct layer *l) { return l->unit && l->unit->up; }'
+
 # The rules on words also apply to scripts, tests and documents, but not to their code.
 reports schedules/1f1b.lua "local note = 'so many'
 --| so many
