@@ -1,5 +1,6 @@
 /* `pianola check-unit`: tests the units of a model on random data, and compares their gradients with differences of
- * their forwards. */
+ * their forwards. Tests all layers of the model in the same way, an item of its list at a time. */
+#include "../../runtime/compute.h"
 #include "../../runtime/units/unit_check.h"
 #include "base/put_json.h"
 #include "command.h"
@@ -14,10 +15,11 @@
 /* The largest error of a gradient besides the difference's rounding, as a part of the sum of its absolute values. */
 static const double TOLERANCE = 1e-3;
 
-/* A unit's layer, once for each size. */
+/* A unit's layer, or an item of the model's list, once for each size. */
 struct checked {
-    const struct rt_layer *l;
-    struct unit_slope slope[MOST_PARAMETERS + 1];
+    const struct rt_layer *l; /* the unit's, or the item's first */
+    int layers;               /* of the item; 0: it is a unit */
+    struct unit_slope *slope;
     int n;
 };
 
@@ -53,7 +55,7 @@ static int check_named(const struct compile *c, const char *name, struct checked
             const struct rt_layer *l = &c->costs->stage[s].rt.layer[i];
             if (!l->unit || (name && strcmp(l->unit->name, name) != 0) || seen(checked, n, l))
                 continue;
-            checked[n].l = l;
+            checked[n] = (struct checked){.l = l, .slope = NEW(struct unit_slope, MOST_PARAMETERS + 1)};
             if (!unit_check(m, l, &unit_memory_host, why, sizeof why))
                 die("%s", why);
             checked[n].n = unit_slopes(m, l, &unit_memory_host, checked[n].slope, why, sizeof why);
@@ -64,35 +66,110 @@ static int check_named(const struct compile *c, const char *name, struct checked
     return n;
 }
 
+/* Returns whether the layers of two items have the same kinds, fields and sizes. */
+static bool same_item(const struct checked *a, const struct rt_stage *s) {
+    bool same = a->layers == s->nlayers;
+    for (int i = 0; same && i < s->nlayers; i++) {
+        const struct rt_layer *x = &a->l[i], *y = &s->layer[i];
+        same = x->kind == y->kind && x->rows == y->rows && x->in == y->in && x->out == y->out &&
+               x->out_rows == y->out_rows && x->nparam == y->nparam &&
+               memcmp(&x->config, &y->config, sizeof x->config) == 0 && (x->unit == y->unit || unit_same(x, y));
+    }
+    return same;
+}
+
+/* Checks the items of the model's list, each of which is a stage here. Returns their number. */
+static int check_model_items(const struct compile *c, struct checked *checked) {
+    const struct rt_model *m = &c->spec->model->rt;
+    char why[512];
+    int n = 0;
+    for (int i = 0; i < c->spec->stages; i++) {
+        const struct rt_stage *s = &c->costs->stage[i].rt, *table = NULL;
+        int same = 0;
+        while (same < n && !same_item(&checked[same], s))
+            same++;
+        if (same < n)
+            continue;
+        if (c->spec->names.tables > 0 && uses_table(m, s, 0))
+            table = &c->costs->stage[c->spec->stages].rt;
+        checked[n] = (struct checked){s->layer, s->nlayers, NULL, 0};
+        checked[n].slope = NEW(struct unit_slope, (size_t)s->nlayers * MOST_PARAMETERS + 2);
+        if (!stage_check(m, s, table, why, sizeof why))
+            die("%s", why);
+        checked[n].n = stage_slopes(m, s, table, checked[n].slope, why, sizeof why);
+        if (checked[n].n < 0)
+            die("%s", why);
+        n++;
+    }
+    return n;
+}
+
+/* Returns a gradient's name: x, or the parameter's, after its layer's number unless it is a unit's. */
+static const char *slope_name(const struct checked *checked, int k) {
+    const struct unit_slope *slope = &checked->slope[k];
+    return checked->layers == 0 || strcmp(slope->name, "x") == 0 ? slope->name
+                                                                 : format("%d.%s", slope->layer, slope->name);
+}
+
+static void put_checked_title(struct text *t, const struct checked *checked) {
+    const struct rt_layer *l = checked->l, *last = l + (checked->layers > 0 ? checked->layers - 1 : 0);
+    if (checked->layers == 0)
+        put(t, "unit %s of layer %d", l->unit->name, l->index);
+    else if (checked->layers == 1)
+        put(t, "layer %d, %s", l->index, name_of_layer(l));
+    else
+        put(t, "layers %d to %d, %s to %s", l->index, last->index, name_of_layer(l), name_of_layer(last));
+    put(t, ": %d rows, %d columns in, %d out: %s\n", l->rows, l->in, last->out,
+        checked->layers > 1 ? "write what they should, the same bits twice"
+                            : "writes what it should, the same bits twice");
+}
+
 static void put_checked(struct text *t, const struct checked *checked) {
-    const struct rt_layer *l = checked->l;
-    put(t, "unit %s of layer %d: %d rows, %d columns in, %d out: writes what it should, the same bits twice\n",
-        l->unit->name, l->index, l->rows, l->in, l->out);
-    put(t, "  %-24s %14s %14s %10s\n", "gradient of", "by its code", "difference", "error");
+    put_checked_title(t, checked);
+    if (checked->n > 0)
+        put(t, "  %-24s %14s %14s %10s\n", "gradient of",
+            checked->layers == 0   ? "by its code"
+            : checked->layers == 1 ? "by the layer"
+                                   : "by the layers",
+            "difference", "error");
     for (int k = 0; k < checked->n; k++) {
         const struct unit_slope *slope = &checked->slope[k];
-        put(t, "  %-24s %14.6g %14.6g %10.2g%s\n", slope->name, slope->gradient, slope->difference, error_of(slope),
-            agrees(slope) ? "" : "  wrong");
+        put(t, "  %-24s %14.6g %14.6g %10.2g%s\n", slope_name(checked, k), slope->gradient, slope->difference,
+            error_of(slope), agrees(slope) ? "" : "  wrong");
     }
 }
 
 /* Returns a number as JSON, which has none for inf and nan. */
 static const char *finite_or_null(double x) { return isfinite(x) ? format("%.9g", x) : "null"; }
 
-static void put_checked_json(struct text *t, const char *model, const struct checked *checked, int n) {
+static void put_gradients_json(struct text *t, const struct checked *checked) {
+    put_word(t, "\"gradients\": [");
+    for (int k = 0; k < checked->n; k++) {
+        const struct unit_slope *slope = &checked->slope[k];
+        put(t, "%s\n      { \"name\": %s, \"gradient\": %s, \"difference\": %s, \"error\": %s, \"rounding\": %s }",
+            k ? "," : "", quoted(slope_name(checked, k)), finite_or_null(slope->gradient),
+            finite_or_null(slope->difference), finite_or_null(error_of(slope)), finite_or_null(rounding_of(slope)));
+    }
+    put_word(t, " ] }");
+}
+
+static void put_checked_json(struct text *t, const char *model, const struct checked *checked, int n, int items) {
     put(t, "{\n  \"schema\": 1,\n  \"model\": %s,\n  \"tolerance\": %g,\n  \"agree\": %s,\n  \"units\": [",
-        quoted(model), TOLERANCE, all_agree(checked, n) ? "true" : "false");
+        quoted(model), TOLERANCE, all_agree(checked, n + items) ? "true" : "false");
     for (int i = 0; i < n; i++) {
         const struct rt_layer *l = checked[i].l;
-        put(t, "%s\n    { \"unit\": %s, \"layer\": %d, \"rows\": %d, \"in\": %d, \"out\": %d, \"gradients\": [",
-            i ? "," : "", quoted(l->unit->name), l->index, l->rows, l->in, l->out);
-        for (int k = 0; k < checked[i].n; k++) {
-            const struct unit_slope *slope = &checked[i].slope[k];
-            put(t, "%s\n      { \"name\": %s, \"gradient\": %s, \"difference\": %s, \"error\": %s, \"rounding\": %s }",
-                k ? "," : "", quoted(slope->name), finite_or_null(slope->gradient), finite_or_null(slope->difference),
-                finite_or_null(error_of(slope)), finite_or_null(rounding_of(slope)));
-        }
-        put_word(t, " ] }");
+        put(t, "%s\n    { \"unit\": %s, \"layer\": %d, \"rows\": %d, \"in\": %d, \"out\": %d, ", i ? "," : "",
+            quoted(l->unit->name), l->index, l->rows, l->in, l->out);
+        put_gradients_json(t, &checked[i]);
+    }
+    put_word(t, "\n  ],\n  \"items\": [");
+    for (int i = n; i < n + items; i++) {
+        const struct rt_layer *l = checked[i].l;
+        put(t, "%s\n    { \"layer\": %d, \"layers\": [", i > n ? "," : "", l->index);
+        for (int k = 0; k < checked[i].layers; k++)
+            put(t, "%s%s", k ? ", " : "", quoted(name_of_layer(l + k)));
+        put(t, "], \"rows\": %d, \"in\": %d, \"out\": %d, ", l->rows, l->in, l[checked[i].layers - 1].out);
+        put_gradients_json(t, &checked[i]);
     }
     put_word(t, "\n  ]\n}\n");
 }
@@ -110,15 +187,19 @@ int cmd_check_unit(const struct settings *settings) {
     if (is_costs(c.spec))
         die("%s: is a cost model, which has no units", model);
     c.costs = costs_make(c.spec);
-    struct checked *checked = NEW(struct checked, c.spec->model->nlayers);
+    if (c.spec->model->rt.precision == BF16)
+        die("%s: computes in bf16, and the CPU, which tests it, in fp32: leave out its precision here", model);
+    struct checked *checked = NEW(struct checked, c.spec->model->nlayers + c.spec->stages);
     open_units(c.spec->model, false);
     int n = check_named(&c, name, checked);
-    if (n == 0)
-        die(name ? "%s: has no unit '%s'" : "%s: has no unit", model, name);
+    if (name && n == 0)
+        die("%s: has no unit '%s'", model, name);
+    host_blas();
+    int items = name ? 0 : check_model_items(&c, checked + n);
     if (settings->json)
-        put_checked_json(&out, model, checked, n);
-    for (int i = 0; i < n && !settings->json; i++)
+        put_checked_json(&out, model, checked, n, items);
+    for (int i = 0; i < n + items && !settings->json; i++)
         put_checked(&out, &checked[i]);
     write_file("-", &out);
-    return all_agree(checked, n) ? 0 : 1;
+    return all_agree(checked, n + items) ? 0 : 1;
 }

@@ -61,8 +61,9 @@ const struct command commands[] = {
      CHECK_BOUND, cmd_check_bound, "file, e.g. 1f1b.bound", true},
     {"check-unit", "MODEL.lua [NAME]",
      "test the code of a model's units on random data: what it writes, whether it gives the same bits twice, and its "
-     "gradients against finite differences",
-     "  pianola check-unit schedules/models/gated_mlp.lua\n"
+     "gradients against finite differences; without NAME, then test all layers alike",
+     "  pianola check-unit schedules/models/gpt.lua\n"
+     "  pianola check-unit schedules/models/gated_mlp.lua gated_mlp\n"
      "  pianola check-unit my_model.lua my_unit -D rows=2 --json\n",
      CHECK_UNIT, cmd_check_unit, "model script, e.g. schedules/models/gated_mlp.lua", true},
     {"export-weights", "DIR", "write a checkpoint's weights as one safetensors file, weights.safetensors",

@@ -117,29 +117,32 @@ static bool check_addition(struct trial *t, const struct results *once) {
     return ok;
 }
 
-bool unit_check(const struct rt_model *m, const struct rt_layer *l, const struct unit_memory *memory, char *why,
-                size_t nwhy) {
-    struct trial t = {.m = m, .l = l, .memory = memory, .why = why, .nwhy = nwhy};
+bool trial_check(struct trial *t, bool skips_dx) {
     struct results zeros[UNIT_OPERATIONS] = {{{NULL}}}, ones[UNIT_OPERATIONS] = {{{NULL}}}, made;
-    bool ok = unit_libraries_loaded(l->unit, why, nwhy) && unit_trial_open(&t) &&
-              check_operation(&t, UNIT_FORWARD, NULL, &zeros[UNIT_FORWARD], &ones[UNIT_FORWARD]);
+    bool ok = unit_trial_open(t) && check_operation(t, UNIT_FORWARD, NULL, &zeros[UNIT_FORWARD], &ones[UNIT_FORWARD]);
     if (ok)
-        keep_results(&t, &zeros[UNIT_FORWARD]);
+        keep_results(t, &zeros[UNIT_FORWARD]);
     made = ones[UNIT_FORWARD];
-    ok = ok && check_operation(&t, UNIT_INPUT, &made, &zeros[UNIT_INPUT], &ones[UNIT_INPUT]);
+    ok = ok && check_operation(t, UNIT_INPUT, &made, &zeros[UNIT_INPUT], &ones[UNIT_INPUT]);
     if (ok)
-        keep_results(&t, &zeros[UNIT_INPUT]);
+        keep_results(t, &zeros[UNIT_INPUT]);
     made.of[OPERAND_extra] = ones[UNIT_INPUT].of[OPERAND_extra];
-    ok = ok && (l->unit->extra == 0 || check_without_dx(&t, &zeros[UNIT_INPUT]));
-    if (unit_has(l->unit, UNIT_WEIGHT))
-        ok = ok && check_operation(&t, UNIT_WEIGHT, &made, &zeros[UNIT_WEIGHT], &ones[UNIT_WEIGHT]) &&
-             check_addition(&t, &zeros[UNIT_WEIGHT]);
+    ok = ok && (!skips_dx || check_without_dx(t, &zeros[UNIT_INPUT]));
+    if (ok && t->of->runs(t, UNIT_WEIGHT))
+        ok = check_operation(t, UNIT_WEIGHT, &made, &zeros[UNIT_WEIGHT], &ones[UNIT_WEIGHT]) &&
+             check_addition(t, &zeros[UNIT_WEIGHT]);
     for (int op = 0; op < UNIT_OPERATIONS; op++) {
         free_results(&zeros[op]);
         free_results(&ones[op]);
     }
-    unit_trial_close(&t);
+    unit_trial_close(t);
     return ok;
+}
+
+bool unit_check(const struct rt_model *m, const struct rt_layer *l, const struct unit_memory *memory, char *why,
+                size_t nwhy) {
+    struct trial t = {.of = &subject_unit, .m = m, .l = l, .memory = memory, .why = why, .nwhy = nwhy};
+    return unit_libraries_loaded(l->unit, why, nwhy) && trial_check(&t, l->unit->extra > 0);
 }
 
 static bool same_parameters(const struct rt_unit *a, const struct rt_unit *b) {
@@ -223,30 +226,50 @@ static double rounding_of_sum(const struct trial *t) {
     return FLT_EPSILON * sqrt(squares);
 }
 
+/* Numbers of an operand, and a direction in which they are moved. */
+struct line {
+    enum operand operand;
+    const float *at, *direction;
+    int64_t n;
+};
+
+/* Sets the slope's difference of forwards along a line. The differences of two steps are extrapolated to a step of 0
+ * (Richardson). The error of the result is at most 3 / step times the error of a sum. Sets *smooth to whether the two
+ * steps' slopes agree. */
+static bool measure_slope(struct trial *t, const struct line *line, double step, struct unit_slope *slope,
+                          bool *smooth) {
+    double sum[4];
+    bool ok = true;
+    for (int k = 0; ok && k < 4; k++)
+        ok = forward_moved(t, line->operand, line->at, line->direction, line->n,
+                           (k % 2 ? -1 : 1) * (k < 2 ? step : step / 2), &sum[k]);
+    if (!ok)
+        return false;
+    double wide = (sum[0] - sum[1]) / (2 * step), narrow = (sum[2] - sum[3]) / step;
+    slope->difference = (4 * narrow - wide) / 3;
+    slope->rounding = 3 / step * rounding_of_sum(t);
+    *smooth = fabs(narrow - wide) <= 1e-3 * slope->scale + slope->rounding;
+    return true;
+}
+
 /* Compares the gradient of n numbers of an operand with differences of forwards. The direction has the gradient's
- * signs, so that the slope is steep, except that some are flipped. The differences of two steps are extrapolated to a
- * step of 0 (Richardson). The error of the result is at most 3 / step times the error of a sum. */
+ * signs, so that the slope is steep, except that some are flipped. A stage may have kinks, such as a route's choices,
+ * so its steps are smaller, and shrink while the slopes of two steps disagree. */
 static bool compare_slope(struct trial *t, enum operand operand, int64_t from, int64_t n, const float *gradient,
                           struct unit_slope *slope) {
-    const float *at = (const float *)(const void *)t->value[operand] + from;
     float *direction = malloc((size_t)n * sizeof *direction);
-    double sum[4], size = 0;
-    bool ok = direction;
+    const struct line line = {operand, (const float *)(const void *)t->value[operand] + from, direction, n};
+    bool ok = direction, smooth = false;
+    slope->scale = 0;
     for (int64_t i = 0; ok && i < n; i++) {
         bool turned = i % 4 == 0 && host_hash(1, (uint64_t)i) & 1;
         direction[i] = (gradient[i] < 0) != turned ? -1 : 1;
-        size += fabs((double)gradient[i]);
+        slope->scale += fabs((double)gradient[i]);
     }
-    const double step = 1.0 / 128;
-    for (int k = 0; ok && k < 4; k++)
-        ok = forward_moved(t, operand, at, direction, n, (k % 2 ? -1 : 1) * (k < 2 ? step : step / 2), &sum[k]);
-    if (ok) {
-        double wide = (sum[0] - sum[1]) / (2 * step), narrow = (sum[2] - sum[3]) / step;
-        slope->gradient = product_of(gradient, direction, n);
-        slope->difference = (4 * narrow - wide) / 3;
-        slope->scale = size;
-        slope->rounding = 3 / step * rounding_of_sum(t);
-    }
+    slope->gradient = ok ? product_of(gradient, direction, n) : 0;
+    ok = ok && measure_slope(t, &line, t->stage ? 1.0 / 1024 : 1.0 / 128, slope, &smooth);
+    for (double step = 1.0 / 8192; ok && t->stage && !smooth && step > 1e-6; step /= 8)
+        ok = measure_slope(t, &line, step, slope, &smooth);
     free(direction);
     return ok;
 }
@@ -256,7 +279,7 @@ static bool run_operations(struct trial *t) {
     bool ok = true;
     for (int op = 0; ok && op < UNIT_OPERATIONS; op++) {
         struct results results = {{NULL}};
-        if (!unit_has(t->l->unit, op))
+        if (!t->of->runs(t, op))
             continue;
         ok = trial_run(t, op, ZEROS) && copy_results(t, op, &results);
         if (ok)
@@ -266,22 +289,52 @@ static bool run_operations(struct trial *t) {
     return ok;
 }
 
+/* Compares the gradients of a layer's parameters, the first of which is number `from` of the trial's weights. */
+static bool compare_parameters(struct trial *t, const struct rt_layer *l, int64_t from, struct unit_slope *slope,
+                               int *n) {
+    const float *dw = (const float *)(const void *)t->value[OPERAND_dw];
+    const struct rt_parameters trained = parameters_of(t->m, l, shared_table(t->m, l) > 0);
+    bool ok = true;
+    for (int i = 0; ok && i < trained.n; from += trained.at[i++].count) {
+        slope[*n].name = trained.at[i].name;
+        slope[*n].layer = l->index;
+        ok = compare_slope(t, OPERAND_w, from, trained.at[i].count, dw + from, &slope[(*n)++]);
+    }
+    return ok;
+}
+
+/* Compares the gradients of a stage's parameters, and of the table that follows them. */
+static bool compare_stage(struct trial *t, struct unit_slope *slope, int *n) {
+    const float *dw = (const float *)(const void *)t->value[OPERAND_dw];
+    bool ok = true;
+    for (const struct rt_layer *l = t->stage->layer; ok && l < t->stage->layer + t->stage->nlayers; l++) {
+        const int64_t table = shared_table(t->m, l), from = t->stage->weight / 4;
+        ok = l->nparam == 0 || compare_parameters(t, l, l->param / 4, slope, n);
+        if (!ok || table == 0)
+            continue;
+        slope[*n].name = "token";
+        slope[*n].layer = l->index;
+        ok = compare_slope(t, OPERAND_w, from, table, dw + from, &slope[(*n)++]);
+    }
+    return ok;
+}
+
+int trial_slopes(struct trial *t, struct unit_slope *slope) {
+    int n = 0;
+    t->of->name(t, t->why, t->nwhy);
+    bool ok = unit_trial_open(t) && run_operations(t);
+    if (ok && t->value[OPERAND_dx]) {
+        const float *dx = (const float *)(const void *)t->value[OPERAND_dx];
+        slope[n].name = "x";
+        ok = compare_slope(t, OPERAND_x, 0, t->room[OPERAND_x].bytes / 4, dx, &slope[n++]);
+    }
+    ok = ok && (t->stage ? compare_stage(t, slope, &n) : compare_parameters(t, t->l, 0, slope, &n));
+    unit_trial_close(t);
+    return ok ? n : -1;
+}
+
 int unit_slopes(const struct rt_model *m, const struct rt_layer *l, const struct unit_memory *memory,
                 struct unit_slope *slope, char *why, size_t nwhy) {
-    struct trial t = {.m = m, .l = l, .memory = memory, .why = why, .nwhy = nwhy};
-    int n = 0;
-    snprintf(why, nwhy, "no memory to check unit '%s'", l->unit->name);
-    bool ok = unit_trial_open(&t) && run_operations(&t);
-    const float *dx = (const float *)(const void *)t.value[OPERAND_dx];
-    const float *dw = (const float *)(const void *)t.value[OPERAND_dw];
-    slope[n].name = "x";
-    ok = ok && compare_slope(&t, OPERAND_x, 0, (int64_t)l->rows * l->in, dx, &slope[n++]);
-    int64_t from = 0;
-    const struct rt_parameters trained = parameters_of(m, l, false);
-    for (int i = 0; ok && i < trained.n; from += trained.at[i++].count, n++) {
-        slope[n].name = trained.at[i].name;
-        ok = compare_slope(&t, OPERAND_w, from, trained.at[i].count, dw + from, &slope[n]);
-    }
-    unit_trial_close(&t);
-    return ok ? n : -1;
+    struct trial t = {.of = &subject_unit, .m = m, .l = l, .memory = memory, .why = why, .nwhy = nwhy};
+    return trial_slopes(&t, slope);
 }

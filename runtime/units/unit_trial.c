@@ -15,9 +15,7 @@ static const char *const operation_name[UNIT_OPERATIONS] = {"forward", "input", 
 
 bool trial_says(const struct trial *t, enum unit_operation op, const char *fmt, ...) {
     va_list ap;
-    const char *name = t->l->unit->name;
-    int n = snprintf(t->why, t->nwhy, "unit '%s' of layer %d: %s_%s%s ", name, t->l->index, name, operation_name[op],
-                     t->memory->suffix);
+    int n = t->of->names(t, op, t->why, t->nwhy);
     va_start(ap, fmt);
     if (n >= 0 && (size_t)n < t->nwhy)
         vsnprintf(t->why + n, t->nwhy - (size_t)n, fmt, ap);
@@ -25,7 +23,17 @@ bool trial_says(const struct trial *t, enum unit_operation op, const char *fmt, 
     return false;
 }
 
-/* ---- operands ---- */
+/* ---- a unit ---- */
+
+static bool unit_runs(const struct trial *t, enum unit_operation op) { return unit_has(t->l->unit, op); }
+static int name_unit(const struct trial *t, char *out, size_t n) {
+    return snprintf(out, n, "unit '%s'", t->l->unit->name);
+}
+static int name_function(const struct trial *t, enum unit_operation op, char *out, size_t n) {
+    const char *name = t->l->unit->name;
+    return snprintf(out, n, "unit '%s' of layer %d: %s_%s%s ", name, t->l->index, name, operation_name[op],
+                    t->memory->suffix);
+}
 
 /* Returns the bytes of the first n inputs of the unit, which lie one after the other here. */
 static int64_t bytes_of_inputs(const struct trial *t, int n) {
@@ -35,7 +43,7 @@ static int64_t bytes_of_inputs(const struct trial *t, int n) {
     return bytes;
 }
 
-static int64_t bytes_of_operand(const struct trial *t, enum operand operand) {
+static int64_t unit_bytes(const struct trial *t, enum operand operand) {
     const struct rt_layer *l = t->l;
     const struct rt_unit *unit = l->unit;
     int64_t in = 4 * (int64_t)l->rows * l->in, out = 4 * (int64_t)rows_out(l) * l->out, work = 0;
@@ -60,10 +68,8 @@ static int64_t bytes_of_operand(const struct trial *t, enum operand operand) {
     }
 }
 
-static bool trial_has(const struct trial *t, enum unit_operation op, enum operand operand) {
+static bool unit_has_operand(const struct trial *t, enum unit_operation op, enum operand operand) {
     const struct rt_unit *unit = t->l->unit;
-    if (access_of[operand][op] == '-' || t->room[operand].bytes == 0 || (operand == OPERAND_dx && t->without_dx))
-        return false;
     if (operand == OPERAND_work)
         return unit->work[op] > 0;
     return op == UNIT_FORWARD || (operand == OPERAND_x   ? unit->keeps & UNIT_KEEPS_X
@@ -71,27 +77,8 @@ static bool trial_has(const struct trial *t, enum unit_operation op, enum operan
                                                          : true);
 }
 
-bool trial_writes(const struct trial *t, enum unit_operation op, enum operand operand) {
-    return trial_has(t, op, operand) && access_of[operand][op] == 'W';
-}
-
-/* Returns a number in [-1, 1). */
-static float uniform(uint64_t key, int64_t i) {
+float trial_random(uint64_t key, int64_t i) {
     return (float)((double)(host_hash(key, (uint64_t)i) >> 11) * 0x1p-52 - 1);
-}
-
-static void draw_operand(const struct trial *t, enum operand operand) {
-    float *value = (float *)(void *)t->value[operand];
-    int32_t *token = (int32_t *)(void *)t->value[operand];
-    int64_t n = t->room[operand].bytes / 4;
-    bool tokens = operand == OPERAND_tokens || operand == OPERAND_targets;
-    for (int64_t i = 0; i < n; i++)
-        if (tokens)
-            token[i] = operand == OPERAND_targets && t->m->labels && i % 4 == 3
-                           ? -1 /* does not count */
-                           : (int32_t)(host_hash((uint64_t)operand, (uint64_t)i) % (uint64_t)t->m->vocab);
-        else
-            value[i] = uniform((uint64_t)operand, i);
 }
 
 static void draw_inputs(const struct trial *t) {
@@ -100,14 +87,14 @@ static void draw_inputs(const struct trial *t) {
         int32_t *integer = (int32_t *)(void *)(t->value[OPERAND_inputs] + bytes_of_inputs(t, k));
         for (int64_t i = 0; i < (int64_t)t->m->rows * input->columns; i++)
             if (input->floats)
-                ((float *)(void *)integer)[i] = uniform(OPERAND_inputs, i);
+                ((float *)(void *)integer)[i] = trial_random(OPERAND_inputs, i);
             else
                 integer[i] = (int32_t)(host_hash(OPERAND_inputs, (uint64_t)i) % (uint64_t)input->below);
     }
 }
 
 /* Draws parameters as at the start of a training, plus a little noise, so that none is 0. Treats frozen ones alike. */
-static bool draw_weights(const struct trial *t) {
+static bool draw_unit(const struct trial *t) {
     const struct rt_unit *unit = t->l->unit;
     struct rt_unit_parameter one[MOST_PARAMETERS];
     struct rt_unit all = *unit;
@@ -126,9 +113,10 @@ static bool draw_weights(const struct trial *t) {
     float *w = malloc((size_t)alone.nparam * sizeof *w + 1);
     if (!w)
         return false;
+    draw_inputs(t);
     host_init(t->m, &stage, w, 1);
     for (int64_t i = 0; i < alone.nparam; i++)
-        w[i] += 0.02f * uniform(OPERAND_w, i);
+        w[i] += 0.02f * trial_random(OPERAND_w, i);
     const struct rt_parameters parameters = parameters_of(t->m, &alone, false);
     int64_t from = 0;
     for (int i = 0; i < parameters.n; from += parameters.at[i++].count) {
@@ -140,52 +128,7 @@ static bool draw_weights(const struct trial *t) {
     return true;
 }
 
-bool unit_trial_open(struct trial *t) {
-    memset(t->room, 0, sizeof t->room);
-    memset(t->value, 0, sizeof t->value);
-    int64_t most = 0;
-    for (int operand = 0; operand < NOPERANDS; operand++) {
-        int64_t bytes = bytes_of_operand(t, operand);
-        if (bytes == 0)
-            continue;
-        t->value[operand] = calloc(1, (size_t)bytes);
-        if (!t->value[operand] || !t->memory->open(&t->room[operand], bytes)) {
-            t->room[operand].bytes = 0;
-            snprintf(t->why, t->nwhy, "no memory to check unit '%s'", t->l->unit->name);
-            return false;
-        }
-        most = bytes > most ? bytes : most;
-    }
-    t->now = malloc((size_t)most);
-    if (!t->now) {
-        snprintf(t->why, t->nwhy, "no memory to check unit '%s'", t->l->unit->name);
-        return false;
-    }
-    static const uint8_t drawn[] = {OPERAND_x, OPERAND_dy, OPERAND_tokens, OPERAND_targets, OPERAND_seed};
-    for (size_t i = 0; i < sizeof drawn; i++)
-        draw_operand(t, drawn[i]);
-    draw_inputs(t);
-    bool ok = draw_weights(t);
-    if (!ok)
-        snprintf(t->why, t->nwhy, "no memory to check unit '%s'", t->l->unit->name);
-    return ok;
-}
-
-void unit_trial_close(struct trial *t) {
-    for (int operand = 0; operand < NOPERANDS; operand++) {
-        if (t->room[operand].bytes > 0)
-            t->memory->close(&t->room[operand]);
-        free(t->value[operand]);
-    }
-    free(t->now);
-}
-
-/* ---- runs ---- */
-
-static struct pianola_unit_call trial_call(const struct trial *t, enum unit_operation op) {
-    char *at[NOPERANDS];
-    for (int operand = 0; operand < NOPERANDS; operand++)
-        at[operand] = trial_has(t, op, operand) ? t->room[operand].at : NULL;
+static struct unit_fault call_unit_in_room(const struct trial *t, enum unit_operation op, char *const at[NOPERANDS]) {
     struct pianola_unit_call call = {.rows = t->l->rows, .out_rows = rows_out(t->l), .in = t->l->in, .out = t->l->out};
     call.x = at[OPERAND_x], call.y = at[OPERAND_y];
     call.stash = at[OPERAND_stash], call.extra = at[OPERAND_extra], call.work = at[OPERAND_work];
@@ -198,8 +141,80 @@ static struct pianola_unit_call trial_call(const struct trial *t, enum unit_oper
     call.seed = (const uint64_t *)(const void *)at[OPERAND_seed];
     call.add = op == UNIT_WEIGHT && t->add;
     call.config = t->l->unit->code->config;
-    return call;
+    return t->memory->call(t->l->unit->code->run[op], &call);
 }
+
+const struct subject subject_unit = {unit_runs,         unit_bytes,    unit_has_operand, draw_unit,
+                                     call_unit_in_room, name_function, name_unit};
+
+/* ---- operands ---- */
+
+static bool trial_has(const struct trial *t, enum unit_operation op, enum operand operand) {
+    if (access_of[operand][op] == '-' || t->room[operand].bytes == 0 || (operand == OPERAND_dx && t->without_dx))
+        return false;
+    return t->of->has(t, op, operand);
+}
+
+bool trial_writes(const struct trial *t, enum unit_operation op, enum operand operand) {
+    return trial_has(t, op, operand) && access_of[operand][op] == 'W';
+}
+
+static void draw_operand(const struct trial *t, enum operand operand) {
+    float *value = (float *)(void *)t->value[operand];
+    int32_t *token = (int32_t *)(void *)t->value[operand];
+    int64_t n = t->room[operand].bytes / 4;
+    bool tokens = t->m->input == INPUT_TOKENS && (operand == OPERAND_tokens || operand == OPERAND_targets);
+    for (int64_t i = 0; i < n; i++)
+        if (tokens)
+            token[i] = operand == OPERAND_targets && t->m->labels && i % 4 == 3
+                           ? -1 /* does not count */
+                           : (int32_t)(host_hash((uint64_t)operand, (uint64_t)i) % (uint64_t)t->m->vocab);
+        else
+            value[i] = trial_random((uint64_t)operand, i);
+}
+
+/* Says that there is no memory for a trial. */
+static bool says_no_memory(const struct trial *t) {
+    char name[128];
+    t->of->name(t, name, sizeof name);
+    snprintf(t->why, t->nwhy, "no memory to check %s", name);
+    return false;
+}
+
+bool unit_trial_open(struct trial *t) {
+    memset(t->room, 0, sizeof t->room);
+    memset(t->value, 0, sizeof t->value);
+    int64_t most = 0;
+    for (int operand = 0; operand < NOPERANDS; operand++) {
+        int64_t bytes = t->of->bytes(t, operand);
+        if (bytes == 0)
+            continue;
+        t->value[operand] = calloc(1, (size_t)bytes);
+        if (!t->value[operand] || !t->memory->open(&t->room[operand], bytes)) {
+            t->room[operand].bytes = 0;
+            return says_no_memory(t);
+        }
+        most = bytes > most ? bytes : most;
+    }
+    t->now = malloc((size_t)most);
+    if (!t->now)
+        return says_no_memory(t);
+    static const uint8_t drawn[] = {OPERAND_x, OPERAND_dy, OPERAND_tokens, OPERAND_targets, OPERAND_seed};
+    for (size_t i = 0; i < sizeof drawn; i++)
+        draw_operand(t, drawn[i]);
+    return t->of->draw(t) || says_no_memory(t);
+}
+
+void unit_trial_close(struct trial *t) {
+    for (int operand = 0; operand < NOPERANDS; operand++) {
+        if (t->room[operand].bytes > 0)
+            t->memory->close(&t->room[operand]);
+        free(t->value[operand]);
+    }
+    free(t->now);
+}
+
+/* ---- runs ---- */
 
 /* Names the operands that a call does not have, for messages. */
 static const char *missing_operands(const struct trial *t, enum unit_operation op, char *out, size_t n) {
@@ -260,10 +275,11 @@ static bool check_operand(const struct trial *t, enum unit_operation op, enum op
 
 bool trial_run(struct trial *t, enum unit_operation op, int fill) {
     const struct unit_memory *memory = t->memory;
-    struct pianola_unit_call call = trial_call(t, op);
+    char *at[NOPERANDS];
     for (int operand = 0; operand < NOPERANDS; operand++) {
         struct room *room = &t->room[operand];
-        if (!trial_has(t, op, operand))
+        at[operand] = trial_has(t, op, operand) ? room->at : NULL;
+        if (!at[operand])
             continue;
         bool reads = !trial_writes(t, op, operand);
         if (reads || (operand == OPERAND_dw && t->add))
@@ -272,7 +288,7 @@ bool trial_run(struct trial *t, enum unit_operation op, int fill) {
             memory->fill(room, fill);
         memory->protect(room, reads);
     }
-    struct unit_fault fault = memory->call(t->l->unit->code->run[op], &call);
+    struct unit_fault fault = t->of->call(t, op, at);
     bool ok = fault.kind == CALL_RETURNED || says_fault(t, op, &fault);
     for (int operand = 0; operand < NOPERANDS; operand++)
         if (t->room[operand].bytes > 0) {

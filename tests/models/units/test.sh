@@ -128,7 +128,7 @@ expect "where the unit's rank has no other use for the text" "$(reads 1f1b text 
 expect "one rank's bits" "true true true true" "$(for how in 1f1b zb_h1 interleaved "1f1b --recompute"; do reads ${how%% *} text where --compare ${how#"${how%% *}"} |
     field one_rank_same_weights; done | paste -sd' ')"
 expect "random inputs without --data" true "$(run schedules/1f1b.lua -D workers=2 "${where[@]}" --steps 3 --compare | field one_rank_same_weights)"
-expect "its gradients agree" "x places" "$("$PIANOLA" check-unit tests/models/units/where.lua | awk 'NR > 2 { print $1 $5 }' | paste -sd' ')"
+expect "its gradients agree" "x places" "$("$PIANOLA" check-unit tests/models/units/where.lua where | awk 'NR > 2 { print $1 $5 }' | paste -sd' ')"
 inputs_say() { "$PIANOLA" run schedules/1f1b.lua -D workers=2 "${where[@]}" --data "$room/$1.bin" --steps 1 "${@:2}" 2>&1 | grep error: | sed "s,$room/,,g"; }
 cp "$room/text.bin" "$room/bare.bin"
 expect "no file" "pianola: error: bare.bin.positions.npy: No such file or directory" "$(cp "$room/text.bin.gain.npy" "$room/bare.bin.gain.npy"; inputs_say bare)"
@@ -156,7 +156,7 @@ expect "the others count, and are in checkpoints" "392 layer.1.shift layer.3.shi
     "$("$PIANOLA" check schedules/serial.lua -D stages=1 "${some[@]}" | grep -o '[0-9]* parameters' | cut -d' ' -f1) $(
         run schedules/1f1b.lua -D workers=2 "${some[@]}" --steps 2 --checkpoint "$room/some" --every 2 >/dev/null
         "$PIANOLA" export-weights "$room/some" -o "$room/some.safetensors" >/dev/null; names "$room/some.safetensors" .s)"
-expect "and have gradients" "x shift" "$("$PIANOLA" check-unit "$room/small.lua" -D cold=scale | awk 'NR > 2 { print $1 }' | paste -sd' ')"
+expect "and have gradients" "x shift" "$("$PIANOLA" check-unit "$room/small.lua" fine -D cold=scale | awk 'NR > 2 { print $1 }' | paste -sd' ')"
 expect "a name that is no parameter's" "$room/small.lua:21: error: 'frozen' names weight, which 'parameters' does not have" \
     "$("$PIANOLA" check schedules/1f1b.lua -D workers=2 --model "$room/small.lua" -D cold=weight 2>&1 | head -1)"
 alone() { echo "return model { input = tokens { vocab = 16, context = 4, rows = 3 }, optimizer = adamw { lr = 0.1 }, layers = { embedding { width = 8 },
@@ -186,10 +186,36 @@ expect "a measured I is its B's time" "proved" "$(echo "return cluster { stages 
 
 # ---- check-unit ----
 expect "its gradients agree" "0 true" "$(got=$("$PIANOLA" check-unit $gated --json) ; echo "$? $(field agree <<<"$got")")"
-expect "as a table" "x gate_up down" "$("$PIANOLA" check-unit $gated | awk 'NR > 2 { print $1 }' | paste -sd' ')"
+expect "as a table" "x gate_up down" "$("$PIANOLA" check-unit $gated gated_mlp | awk 'NR > 2 { print $1 }' | paste -sd' ')"
 expect "by name" "0" "$("$PIANOLA" check-unit $gated gated_mlp >/dev/null; echo $?)"
 expect "by another name" "2 pianola: error: $gated: has no unit 'other'" "$("$PIANOLA" check-unit $gated other 2>&1 | sed "s/^/2 /")"
-expect "of a model without units" "pianola: error: schedules/models/gpt.lua: has no unit" "$("$PIANOLA" check-unit schedules/models/gpt.lua 2>&1)"
+# All layers: every item of the list, once for each size, and every parameter of it.
+items() { "$PIANOLA" check-unit "$@" --json | python3 -c 'import json, sys
+told = json.load(sys.stdin)
+print(told["agree"], *(" ".join(i["layers"]) + ":" + ",".join(g["name"] for g in i["gradients"]) for i in told["items"]), sep="\n")'; }
+expect "all layers of gpt, tied" "True
+embedding:0.position,0.token
+dropout:x
+fork layernorm linear attention linear dropout join:x,3.gamma,3.beta,4.weight,4.bias,6.weight,6.bias
+fork layernorm linear gelu linear dropout join:x,10.gamma,10.beta,11.weight,11.bias,13.weight,13.bias
+layernorm:x,58.gamma,58.beta
+unembedding:x,59.token
+cross_entropy:x" "$(items schedules/models/gpt.lua -D tied=true -D dropout=0.1 -D width=32)"
+expect "of a mixture of experts" "True
+embedding:0.token
+fork rmsnorm linear attention linear join:x,2.gamma,3.weight,5.weight
+fork rmsnorm route experts swiglu experts combine join:x,8.gamma,9.router,10.weight,12.weight
+rmsnorm:x,57.gamma
+linear:x,58.weight
+cross_entropy:x" "$(items schedules/models/moe.lua -D width=16)"
+expect "of a model of integers" "True
+linear:0.weight
+relu:x
+mse:x" "$(items schedules/models/integers.lua)"
+expect "with a unit among them, but not by its name" "fork rmsnorm gated_mlp join:x,2.gamma,3.gate_up,3.down" \
+    "$(items $gated | grep gated_mlp; items $gated gated_mlp | grep gated_mlp)"
+expect "not in bf16" "pianola: error: schedules/models/gpt.lua: computes in bf16, and the CPU, which tests it, in fp32: leave out its precision here" \
+    "$("$PIANOLA" check-unit schedules/models/gpt.lua -D precision=bf16 2>&1)"
 # A gradient that is tiny beside y: the difference of forwards is as far off as its rounding.
 cat >"$room/tiny.c" <<'END'
 #include <pianola/unit.h>
@@ -260,7 +286,9 @@ refused "reads work that nobody wrote" UNWRITTEN_WORK "fine_forward $(undefined 
 refused "does not write all of dx" UNWRITTEN_DX "fine_input $(undefined dx)"
 refused "does not add" ADD "fine_weight does not add to dw if \`add\` is true: number 0 was 0.314434, and is 0.314434 after a gradient of 0.314434"
 expect "a wrong gradient, which only differences show" "1 x" \
-    "$(got=$(UNIT_CFLAGS=-DBROKEN_GRADIENT "$PIANOLA" check-unit $small 2>&1); echo "$? $(awk '/wrong$/ { print $1 }' <<<"$got" | paste -sd' ')")"
+    "$(got=$(UNIT_CFLAGS=-DBROKEN_GRADIENT "$PIANOLA" check-unit $small fine 2>&1); echo "$? $(awk '/wrong$/ { print $1 }' <<<"$got" | paste -sd' ')")"
+expect "a wrong gradient of an item" "x 1.x" "$(UNIT_CFLAGS=-DBROKEN_GRADIENT "$PIANOLA" check-unit $small 2>&1 |
+    awk '/^layer/ { layer = $2; sub(",", "", layer) } /wrong$/ { print (layer ? layer "." : "") $1 }' | paste -sd' ')"
 expect "too small a stash" "pianola: error: unit 'fine' of layer 1: fine_forward touches byte 320 of stash, which has 320 bytes" \
     "$("$PIANOLA" check-unit $small -D stash=320 2>&1)"
 expect "too wide" "pianola: error: unit 'fine' of layer 1: fine_forward makes byte 384 of y depend on what memory held before: it does not write all of y, or reads \

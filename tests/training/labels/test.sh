@@ -38,7 +38,7 @@ for how in "1f1b -D workers=2 -D batches=8" "zbv -D workers=2 -D batches=8" "ddp
         --checkpoint "$room/saved" --every 1 | field loss_first | rounded; "$PIANOLA" export-weights "$room/saved" -o "$room/after.own" >/dev/null; numpy after "$room" text "$room/after.own")"
 done
 expect "its check has targets that do not count" "x weight" "$(sed 's/return c->targets\[r\] < 0 ? 0 : /return /' tests/models/units/head.c >"$room/head.c"
-    sed "s,\.\./\.\./models/units,$room," $here/model.lua >"$room/reckless.lua"; "$PIANOLA" check-unit "$room/reckless.lua" -D unit=true 2>&1 | awk '/wrong$/ { print $1 }' | paste -sd' ')"
+    sed "s,\.\./\.\./models/units,$room," $here/model.lua >"$room/reckless.lua"; "$PIANOLA" check-unit "$room/reckless.lua" head -D unit=true 2>&1 | awk '/wrong$/ { print $1 }' | paste -sd' ')"
 expect "a loss of several columns" "pianola: error: layer 5 (mean_loss): its input has 2 columns, but it adds up one loss for each row; let the unit before it have width = 1, or \
 end with cross_entropy" "$("$PIANOLA" check schedules/serial.lua -D stages=1 --model <(sed "s,width = 1\,,width = 2\,,;s,\.\./\.\./models,$PWD/tests/models," $here/model.lua) -D unit=true 2>&1)"
 for how in "1f1b -D workers=2 -D batches=8" "zbv -D workers=2 -D batches=8" "interleaved -D workers=2 -D batches=8"; do
