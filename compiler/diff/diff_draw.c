@@ -1,11 +1,19 @@
 /* Parts shared by a diff's pictures, static and interactive: which operations are drawn, and why they changed. */
 #include "diff_draw.h"
+#include <math.h>
 
 enum { A, B };
 
+struct instr diff_instr(const struct diff_op *op) {
+    return (struct instr){
+        .op = op->op, .stage = op->stage, .batch = op->batch, .peer = op->peer, .inst = -1, .msg = -1};
+}
+
+double diff_time(const struct diff *diff, int64_t ticks) { return (double)ticks * diff->tick; }
+
 bool diff_draws(const struct side *side, int i) {
     const struct diff_op *op = &side->op[i];
-    struct instr x = {.op = op->op, .stage = op->stage, .batch = op->batch};
+    struct instr x = diff_instr(op);
     return op->end > op->start && paint_of(&x, BY_OP).name && side->lane[op->lane].kind == LANE_COMPUTE;
 }
 
@@ -61,12 +69,31 @@ void diff_number_ops(const struct side *s, int32_t ***op_at, int32_t **ins_of, s
     *producers = producers_of(s->waits);
 }
 
+void diff_rank_times(const struct diff *diff, int side, int r, double **start, double **end) {
+    const struct side *s = diff->side[side];
+    const int32_t *op_of = side_ops(s, r);
+    int n = s->p->rank[r].nins;
+    *start = NEW(double, n);
+    *end = NEW(double, n);
+    for (int i = 0; i < n; i++) {
+        (*start)[i] = diff_time(diff, s->op[op_of[i]].start);
+        (*end)[i] = diff_time(diff, s->op[op_of[i]].end);
+    }
+}
+
+double diff_limit(const struct diff *diff) {
+    double limit = INFINITY;
+    for (int k = 0; k < 2; k++)
+        limit = fmin(limit, diff->side[k]->limit > 0 ? diff->side[k]->limit : INFINITY);
+    return limit;
+}
+
 /* ---- why an operation changed ---- */
 
 const char *diff_signed_time(const struct diff *diff, int64_t ticks) {
     char buf[32];
     struct measure measure = diff_measure(diff, false);
-    return format("%s%s %s", ticks > 0 ? "+" : "", time_text((double)ticks * diff->tick, &measure, buf), measure.name);
+    return format("%s%s %s", ticks > 0 ? "+" : "", time_text(diff_time(diff, ticks), &measure, buf), measure.name);
 }
 
 bool diff_is_root(const struct root *root, int side, int i) { return root && (side == A ? root->a : root->b) == i; }

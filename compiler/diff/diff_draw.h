@@ -14,6 +14,12 @@ int diff_waited_for(const struct side *side, int i);
 /* Sets the operation of each rank's instructions, the instruction of each operation, and the producers. The side's
  * waits must be known. */
 void diff_number_ops(const struct side *s, int32_t ***op_at, int32_t **ins_of, struct producers *producers);
+/* Returns an operation as an instruction, for its colour and name. */
+struct instr diff_instr(const struct diff_op *op);
+double diff_time(const struct diff *diff, int64_t ticks); /* in the ruler's base unit */
+/* Sets when a rank's instructions start and end. The side's program must be known. */
+void diff_rank_times(const struct diff *diff, int side, int r, double **start, double **end);
+double diff_limit(const struct diff *diff); /* the smaller of the sides' memory limits; INFINITY: none */
 const char *diff_signed_time(const struct diff *diff, int64_t ticks); /* "+2 units" */
 /* Returns whether the root, or NULL, is operation i itself. */
 bool diff_is_root(const struct root *root, int side, int i);

@@ -33,25 +33,18 @@ static const struct side *panel_side(const struct picture *picture, int panel) {
     return picture->d->side[panel == A ? A : B];
 }
 
-static struct instr as_instr(const struct diff_op *op) {
-    return (struct instr){
-        .op = op->op, .stage = op->stage, .batch = op->batch, .peer = op->peer, .inst = -1, .msg = -1};
-}
-
 static struct paint paint_op(const struct diff_op *op) {
-    struct instr x = as_instr(op);
+    struct instr x = diff_instr(op);
     return paint_of(&x, BY_OP);
 }
 
 static double limit_of(const struct side *side) { return side->limit > 0 ? side->limit : INFINITY; }
 
-static double axis_time(const struct picture *picture, int64_t ticks) { return (double)ticks * picture->d->tick; }
-
 static struct box box_of(const struct picture *picture, int panel, int i) {
     const struct side *side = panel_side(picture, panel);
     const struct diff_op *op = &side->op[i];
-    double from = x_of(&picture->time, axis_time(picture, op->start)),
-           to = x_of(&picture->time, axis_time(picture, op->end));
+    double from = x_of(&picture->time, diff_time(picture->d, op->start)),
+           to = x_of(&picture->time, diff_time(picture->d, op->end));
     struct box box = {from, picture->y[panel] + picture->pitch[panel] * op->rank, to - from, picture->row, 0};
     int half = diff_half(side, i);
     if (half) {
@@ -99,8 +92,8 @@ static const char *const letter[] = {"A", "B"};
 static void put_op_times(struct text *t, const struct picture *picture, int side, const struct diff_op *op) {
     char from[32], to[32];
     put(t, "; in %s rank %d, %s to %s %s", letter[side], op->rank,
-        time_text(axis_time(picture, op->start), &picture->time.m, from),
-        time_text(axis_time(picture, op->end), &picture->time.m, to), picture->time.m.name);
+        time_text(diff_time(picture->d, op->start), &picture->time.m, from),
+        time_text(diff_time(picture->d, op->end), &picture->time.m, to), picture->time.m.name);
 }
 
 /* Writes what an operation is, when it ran, and why it changed; the same in all panels. */
@@ -137,7 +130,7 @@ static void put_operation(struct text *t, struct picture *picture, int panel, in
     if (framed(op) && panel != DELTA)
         put(t, "<rect class=\"v%s\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"/>\n", op->moved ? "" : " r",
             box.x + 1.7, box.y + 1.7, fmax(box.width - 3.4, 0.5), box.height - 3.4);
-    struct instr x = as_instr(op);
+    struct instr x = diff_instr(op);
     struct names names = diff_names(op);
     put_name(t, &names, &x, &box, picture->stages);
 }
@@ -147,18 +140,13 @@ static void put_operation(struct text *t, struct picture *picture, int panel, in
 static void put_memory_panel(struct text *t, const struct picture *picture, int side, int r) {
     const struct side *s = picture->d->side[side];
     const struct rank *k = &s->p->rank[r];
-    double *start = NEW(double, k->nins), *end = NEW(double, k->nins);
-    int32_t *op_of = side_ops(s, r);
-    for (int i = 0; i < k->nins; i++) {
-        const struct diff_op *op = &s->op[op_of[i]];
-        start[i] = axis_time(picture, op->start);
-        end[i] = axis_time(picture, op->end);
-    }
+    double *start, *end;
+    diff_rank_times(picture->d, side, r, &start, &end);
     struct span time = picture->time;
     double y = picture->y[side] + picture->pitch[side] * r + picture->row;
     struct band band = {y + (picture->low ? FOLDED : BAND), picture->low ? FOLDED - 1 : BAND - 3, picture->top,
                         limit_of(s), picture->low};
-    time.to = axis_time(picture, s->makespan);
+    time.to = diff_time(picture->d, s->makespan);
     put_band(t, &time, &band, k, format("rank %d", r), start, end);
 }
 
@@ -170,7 +158,7 @@ static void put_heading(struct text *t, const struct picture *picture, int panel
         what[panel], LEFT + (panel == DELTA ? 70 : 14), picture->y[panel] - 22);
     if (panel != DELTA) {
         put_xml(t, side->name);
-        put(t, "; makespan %s %s", time_text(axis_time(picture, side->makespan), &picture->time.m, buf),
+        put(t, "; makespan %s %s", time_text(diff_time(picture->d, side->makespan), &picture->time.m, buf),
             picture->time.m.name);
     } else
         put(t, "B's operations, by how much earlier or later they end than in A");
@@ -181,7 +169,7 @@ static void put_heading(struct text *t, const struct picture *picture, int panel
 
 static void put_panel(struct text *t, struct picture *picture, int panel) {
     const struct side *side = panel_side(picture, panel);
-    double right = x_of(&picture->time, axis_time(picture, side->makespan));
+    double right = x_of(&picture->time, diff_time(picture->d, side->makespan));
     put_heading(t, picture, panel);
     for (int r = 0; r < side->workers; r++) {
         const struct diff_lane *lane = diff_job_lane(side, r);
@@ -260,7 +248,7 @@ static void put_diff_legend(struct text *t, const struct picture *picture) {
 
 static void put_counts(struct text *t, const struct picture *picture) {
     const struct diff *diff = picture->d;
-    double a = axis_time(picture, diff->side[A]->makespan), b = axis_time(picture, diff->side[B]->makespan);
+    double a = diff_time(picture->d, diff->side[A]->makespan), b = diff_time(picture->d, diff->side[B]->makespan);
     char x[32], y[32];
     put(t, "<text x=\"%d\" y=\"%d\">makespan %s", LEFT, HEADING, time_text(a, &picture->time.m, x));
     if (a != b)
@@ -283,7 +271,7 @@ static void choose_width(struct picture *picture) {
             const struct diff_op *op = &picture->d->side[k]->op[i];
             if (!is_job(op->op) || !diff_draws(picture->d->side[k], i))
                 continue;
-            length[jobs++] = axis_time(picture, op->end - op->start);
+            length[jobs++] = diff_time(picture->d, op->end - op->start);
             stage = op->stage > stage ? op->stage : stage;
             int letters = (int)strlen(diff_op_name(op));
             longest = letters > longest ? letters : longest;
@@ -296,7 +284,7 @@ static void choose_width(struct picture *picture) {
 
 static void place_panels(struct picture *picture) {
     double y = TOP, plan = 0;
-    picture->limit = INFINITY;
+    picture->limit = diff_limit(picture->d);
     picture->low = picture->d->side[A]->workers > MANY_ROWS || picture->d->side[B]->workers > MANY_ROWS;
     picture->row = picture->low ? LOW_ROW : ROW;
     picture->gap = picture->low ? LOW_GAP : GAP;
@@ -306,7 +294,6 @@ static void place_panels(struct picture *picture) {
         picture->pitch[k] = picture->row + picture->gap + (k == DELTA || !side->p ? 0 : picture->low ? FOLDED : BAND);
         y = picture->y[k] + picture->pitch[k] * side->workers + BELOW;
         plan = fmax(plan, (double)side->peak_bytes);
-        picture->limit = fmin(picture->limit, limit_of(side));
     }
     picture->bottom = y - BELOW;
     picture->top = band_top(plan, picture->limit);

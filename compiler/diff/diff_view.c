@@ -19,8 +19,6 @@ struct source {
     size_t cap;
 };
 
-static double side_time(const struct source *source, int64_t ticks) { return (double)ticks * source->d->tick; }
-
 static void number_drawn(struct source *source, int side) {
     const struct side *s = source->d->side[side];
     int n = 0, place = 0;
@@ -32,8 +30,8 @@ static void number_drawn(struct source *source, int side) {
             place = 0;
         source->number[side][i] = drawn ? n++ : -1;
         source->place[side][i] = drawn ? place++ : -1;
-        view_note_time(source->view, side_time(source, s->op[i].start));
-        view_note_time(source->view, side_time(source, s->op[i].end));
+        view_note_time(source->view, diff_time(source->d, s->op[i].start));
+        view_note_time(source->view, diff_time(source->d, s->op[i].end));
     }
 }
 
@@ -83,33 +81,28 @@ static int32_t root_of(const struct source *source, int i) {
 static void put_diff_op(struct source *source, int i) {
     const struct diff_op *op = &source->s->op[i];
     struct names names = diff_names(op);
-    struct instr x = {.op = op->op, .stage = op->stage, .batch = op->batch, .peer = op->peer, .inst = -1, .msg = -1};
+    struct instr x = diff_instr(op);
     struct text note = {0};
     diff_put_note(&note, source->d, source->side, i);
     struct view_op v = {.symbol = view_symbol(source->view, &names, &x),
                         .batch = op->batch,
                         .version = -1,
                         .flags = draw_flags(source, i),
-                        .start = side_time(source, op->start),
-                        .end = side_time(source, op->end),
+                        .start = diff_time(source->d, op->start),
+                        .end = diff_time(source->d, op->end),
                         .nneeds = find_needs(source, i),
                         .match = op->match >= 0 ? source->number[!source->side][op->match] : -1,
                         .note = view_text(source->view, note.n ? note.s : ""),
                         .root = root_of(source, i),
-                        .shift = side_time(source, diff_shift(source->d, source->side, i))};
+                        .shift = diff_time(source->d, diff_shift(source->d, source->side, i))};
     v.need = source->need;
     view_put(source->view, &v);
 }
 
 static void put_memory(struct source *source, int r) {
-    const struct rank *k = &source->s->p->rank[r];
-    double *start = NEW(double, k->nins), *end = NEW(double, k->nins);
-    for (int i = 0; i < k->nins; i++) {
-        const struct diff_op *op = &source->s->op[source->op_at[source->side][r][i]];
-        start[i] = side_time(source, op->start);
-        end[i] = side_time(source, op->end);
-    }
-    struct usage usage = memory_use(k, start, end);
+    double *start, *end;
+    diff_rank_times(source->d, source->side, r, &start, &end);
+    struct usage usage = memory_use(&source->s->p->rank[r], start, end);
     view_memory(source->view, &usage);
 }
 
@@ -117,7 +110,7 @@ static void put_side(struct source *source, int side) {
     const struct side *s = source->d->side[side];
     source->side = side;
     source->s = s;
-    view_side(source->view, side_time(source, s->makespan));
+    view_side(source->view, diff_time(source->d, s->makespan));
     for (int r = 0; r < s->workers; r++) {
         const struct diff_lane *lane = diff_job_lane(s, r);
         view_row(source->view, format("[[%d,%d]]", r, r), s->p ? s->p->rank[r].arena : -1);
@@ -132,10 +125,8 @@ static void put_side(struct source *source, int side) {
 
 void emit_diff_view(struct text *t, const struct diff *diff) {
     struct source source = {.d = diff};
-    double limit = INFINITY;
+    double limit = diff_limit(diff);
     double plan = fmax((double)diff->side[0]->peak_bytes, (double)diff->side[1]->peak_bytes);
-    for (int k = 0; k < 2; k++)
-        limit = fmin(limit, diff->side[k]->limit > 0 ? diff->side[k]->limit : INFINITY);
     struct view_head head = {.measure = diff_measure(diff, false),
                              .end = diff_span(diff),
                              .stages = diff_several_stages(diff->side[0]) || diff_several_stages(diff->side[1]),

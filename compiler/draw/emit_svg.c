@@ -277,16 +277,12 @@ static void put_joins(struct text *t, const struct picture *picture) {
     }
 }
 
-/* Merges the rows of equal ranks, unless lanes are drawn, since lanes differ. In a shared row, a job is critical if it
- * is critical on any of the ranks. */
+/* Merges the rows of equal ranks, unless lanes are drawn, since lanes differ. */
 static void share_rows(struct picture *picture) {
     picture->rows = rows_of(picture->p, picture->tl, !(picture->style->with & WITH_LANES));
     picture->low = picture->rows.n > MANY_ROWS;
     picture->row = picture->low ? LOW_ROW : ROW;
-    for (int r = 0; r < picture->p->workers; r++)
-        for (int i = 0; !leads_row(picture, r) && i < picture->p->rank[r].nins; i++)
-            if (picture->rows.twin[r][i] >= 0 && picture->path[r][i])
-                picture->path[picture->rows.leader[r]][picture->rows.twin[r][i]] = true;
+    rows_share_path(&picture->rows, picture->p, picture->path);
 }
 
 static const char tip[] =
@@ -296,7 +292,8 @@ static const char tip[] =
 void emit_svg(struct text *t, const struct program *p, const struct timeline *tl, const struct report *rep,
               double limit, const struct style *style) {
     struct picture picture = {.p = p, .tl = tl, .rep = rep, .style = style, .limit = limit};
-    struct svg svg = {.name = p->name, .top = tip};
+    bool arrows = style->with & WITH_SENDS;
+    struct svg svg = {.name = p->name, .top = arrows ? tip : ""};
     picture.time.m = measure_of(tl->makespan, rep->unit, false);
     picture.time.from = style->from * picture.time.m.one;
     picture.time.to = style->to > 0 ? fmin(style->to * picture.time.m.one, tl->makespan) : tl->makespan;
@@ -306,14 +303,15 @@ void emit_svg(struct text *t, const struct program *p, const struct timeline *tl
     choose_scale(&picture);
     svg.width = svg_width(&picture.time);
     svg.height = picture.bottom + 48; /* room for a legend of two or three lines */
-    svg.style = format("%s%s.m { stroke: #333; stroke-width: .8; fill: none; opacity: .75%s }\n",
+    svg.style = format("%s%s%s",
                        joins_of(p) ? ".j { stroke: #000; stroke-width: 1.4; stroke-dasharray: 4 2; fill: none }\n" : "",
-                       picture.low ? folded_style : "", style->with & WITH_SENDS ? "" : "; display: none");
+                       picture.low ? folded_style : "",
+                       arrows ? ".m { stroke: #333; stroke-width: .8; fill: none; opacity: .75 }\n" : "");
     put_head(t, &picture, &svg);
     put_axis(t, &picture.time, TOP - 6, picture.bottom - (picture.low ? LOW_GAP : GAP));
     put_ranks(t, &picture);
     put_joins(t, &picture);
-    if (style->with & WITH_SENDS)
+    if (arrows)
         put_arrows(t, &picture);
     put_legend(t, &picture);
     put(t, "</svg>\n");

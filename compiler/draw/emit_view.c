@@ -204,13 +204,6 @@ static void put_row(struct source *source, int r, bool exact) {
         view_joins(source->view, join_times(source->p, source->tl, r), joins);
 }
 
-static void share_paths(struct source *source) {
-    for (int r = 0; r < source->p->workers; r++)
-        for (int i = 0; source->rows.leader[r] != r && i < source->p->rank[r].nins; i++)
-            if (source->rows.twin[r][i] >= 0 && source->path[r][i])
-                source->path[source->rows.leader[r]][source->rows.twin[r][i]] = true;
-}
-
 void emit_view(struct text *t, const struct program *p, const struct timeline *tl, const struct report *rep,
                double limit, const struct style *style) {
     struct source source = {.p = p, .tl = tl, .style = style, .path = critical_path(p, tl)};
@@ -235,7 +228,7 @@ void emit_view(struct text *t, const struct program *p, const struct timeline *t
                              .note = waits_text(rep)};
     source.rows = rows_of(p, tl, !(style->with & WITH_LANES));
     source.view = view_begin(&head);
-    share_paths(&source);
+    rows_share_path(&source.rows, p, source.path);
     note_times(&source);
     find_messages(&source);
     number_places(&source);

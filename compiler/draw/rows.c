@@ -1,5 +1,6 @@
 /* Finds ranks that share a row of a picture. If there are more than MANY_ROWS ranks, ranks share a row if they run the
  * same jobs at the same times with the same memory in use, like the members of a team. */
+#include "base/map.h"
 #include "svg.h"
 #include <string.h>
 
@@ -7,6 +8,8 @@ struct finder {
     const struct program *p;
     const struct timeline *tl;
     struct usage *usage; /* per rank */
+    uint64_t *hash;      /* per rank: of what ranks in the same row have in common */
+    struct map leaders;
 };
 
 static int script_stage(const struct program *p, int stage) { return member_at(&p->names, stage).stage; }
@@ -84,29 +87,68 @@ static void name_row(struct rows *rows, int r, int workers) {
     rows->label[r] = several ? format("ranks %s", shared_numbers(rows, r, workers, LABEL)) : NULL;
 }
 
+static uint64_t hash_time(uint64_t hash, double t) {
+    int64_t bits;
+    t += 0.0; /* not -0 */
+    memcpy(&bits, &t, sizeof bits);
+    return hash_add(hash, bits);
+}
+
+static uint64_t hash_rank(const struct finder *finder, int r) {
+    const struct rank *k = &finder->p->rank[r];
+    uint64_t hash = hash_add(0, k->arena);
+    for (int i = next_block(finder, r, 0); i < k->nins; i = next_block(finder, r, i + 1)) {
+        const struct instr *x = &k->ins[i];
+        hash = hash_add(hash_add(hash_add(hash, x->op), x->batch), script_stage(finder->p, x->stage));
+        hash = hash_time(hash_time(hash, finder->tl->start[r][i]), finder->tl->end[r][i]);
+    }
+    for (int i = 0; i < finder->usage[r].n; i++)
+        hash = hash_add(hash_time(hash, finder->usage[r].at[i].t), finder->usage[r].at[i].bytes);
+    return hash;
+}
+
+/* Returns the rank whose row r shares, which is r itself if no earlier rank is equal. Sets twin if it is another. */
+static int find_leader(struct finder *finder, int r, int32_t **twin) {
+    const struct program *p = finder->p;
+    finder->usage[r] = memory_use(&p->rank[r], finder->tl->start[r], finder->tl->end[r]);
+    finder->hash[r] = hash_rank(finder, r);
+    uint32_t at = map_start(&finder->leaders, finder->hash[r]);
+    for (int a; (a = finder->leaders.slot[at] - 1) >= 0; at = map_next(&finder->leaders, at)) {
+        if (finder->hash[a] != finder->hash[r] || !same_memory(finder, a, r) || !same_joins(finder, a, r))
+            continue;
+        int32_t *of = NEW(int32_t, p->rank[r].nins);
+        for (int i = 0; i < p->rank[r].nins; i++)
+            of[i] = -1;
+        if (same_blocks(finder, a, r, of)) {
+            *twin = of;
+            return a;
+        }
+    }
+    finder->leaders.slot[at] = r + 1;
+    return r;
+}
+
 struct rows rows_of(const struct program *p, const struct timeline *tl, bool share) {
     struct rows rows = {.leader = NEW(int, p->workers),
                         .twin = NEW(int32_t *, p->workers),
                         .who = NEW(const char *, p->workers),
                         .label = NEW(const char *, p->workers)};
-    struct finder finder = {p, tl, NEW(struct usage, p->workers)};
+    struct finder finder = {p, tl, NEW(struct usage, p->workers), NEW(uint64_t, p->workers),
+                            map_new((size_t)p->workers)};
     share = share && p->workers > MANY_ROWS;
     for (int r = 0; r < p->workers; r++) {
-        rows.leader[r] = r;
-        if (share)
-            finder.usage[r] = memory_use(&p->rank[r], tl->start[r], tl->end[r]);
-        int32_t *twin = share ? NEW(int32_t, p->rank[r].nins) : NULL;
-        for (int i = 0; share && i < p->rank[r].nins; i++)
-            twin[i] = -1;
-        for (int a = 0; share && a < r && rows.leader[r] == r; a++)
-            if (rows.leader[a] == a && same_memory(&finder, a, r) && same_joins(&finder, a, r) &&
-                same_blocks(&finder, a, r, twin))
-                rows.leader[r] = a;
-        rows.twin[r] = rows.leader[r] == r ? NULL : twin;
+        rows.leader[r] = share ? find_leader(&finder, r, &rows.twin[r]) : r;
         rows.n += rows.leader[r] == r;
     }
     for (int r = 0; r < p->workers; r++)
         if (rows.leader[r] == r)
             name_row(&rows, r, p->workers);
     return rows;
+}
+
+void rows_share_path(const struct rows *rows, const struct program *p, bool **path) {
+    for (int r = 0; r < p->workers; r++)
+        for (int i = 0; rows->leader[r] != r && i < p->rank[r].nins; i++)
+            if (rows->twin[r][i] >= 0 && path[r][i])
+                path[rows->leader[r]][rows->twin[r][i]] = true;
 }

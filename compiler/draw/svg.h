@@ -71,6 +71,8 @@ struct rows {
     const char **label; /* a shortened form of who; NULL: the rank is alone */
 };
 struct rows rows_of(const struct program *p, const struct timeline *tl, bool share);
+/* Marks a leader's instruction as critical if it is critical on any rank of its row. */
+void rows_share_path(const struct rows *rows, const struct program *p, bool **path);
 
 /* Position of the next legend entry, which starts a new line at the right edge. */
 struct pen {
