@@ -170,7 +170,7 @@ standin: build/pianola build/standin/any-rank build/standin/libpianola-put.so bu
 # The prelude, the pages' script and style, and the headers that units include are embedded in the program as numbers,
 # because C11 guarantees string literals of only 4095 bytes.
 build/prelude.h: compiler/script/prelude.lua
-VIEWER := $(patsubst %,compiler/draw/viewer/%.js,data names needs layout mix pixels paint edges frames range table parts place move view)
+VIEWER := $(patsubst %,compiler/draw/viewer/%.js,data times needs names layout mix lines sums pixels paint edges frames range table parts place move view)
 build/viewer-parts.js: $(VIEWER)
 	@mkdir -p $(@D)
 	cat $^ > $@

@@ -2,6 +2,7 @@
  * difference from the value that earlier operations predict, so a repetitive schedule takes very little space. */
 #include "view.h"
 #include "columns.h"
+#include "view_times.h"
 #include "base/put_json.h"
 #include <math.h>
 #include <stdlib.h>
@@ -10,8 +11,6 @@
 enum {
     SYMBOL,
     BATCH,
-    LENGTH,
-    GAP,
     VERSION,
     FLAGS,
     NEEDS,
@@ -26,16 +25,18 @@ enum {
     NEED_BYTES,
     NEED_FROM,
     NEED_TO,
-    NEED_BEFORE,
+    GAP,
+    LENGTH,
+    NEED_AFTER,
     NEED_TOOK,
     MEMORY_TIME,
     MEMORY_BYTES,
     NCOLUMNS
 };
 static const char *const column_name[NCOLUMNS] = {
-    "symbol",    "batch",   "length",      "gap",       "version",     "flags",        "needs",      "match",
-    "note",      "root",    "shift",       "need_row",  "need_op",     "need_tensor",  "need_batch", "need_bytes",
-    "need_from", "need_to", "need_before", "need_took", "memory_time", "memory_bytes",
+    "symbol", "batch",    "version",    "flags",       "needs",       "match",        "note",      "root",
+    "shift",  "need_row", "need_op",    "need_tensor", "need_batch",  "need_bytes",   "need_from", "need_to",
+    "gap",    "length",   "need_after", "need_took",   "memory_time", "memory_bytes",
 };
 enum { SLOTS = 8, NFIELDS = NEEDS + 1 };
 
@@ -44,14 +45,15 @@ enum { SLOTS = 8, NFIELDS = NEEDS + 1 };
 /* Numbers of the last operation with a symbol, which predict the next operation's */
 struct last {
     int64_t field[NFIELDS], match, note, index;
-    int64_t need[SLOTS][MEMORY_TIME - NEED_ROW];
+    int64_t need[SLOTS][GAP - NEED_ROW];
 };
 
 /* The current position in the data */
 struct reached {
     int32_t before[2];               /* symbols of the last two operations of the lane */
-    int64_t end, shift, root;        /* end, in ticks, and relations of the operation before */
+    int64_t shift, root;             /* relations of the operation before */
     int32_t row, place, index, lane; /* the row in its side; the operation in its row, in its side; the lane's first */
+    int32_t rows, rows0;             /* rows of all sides; before this one */
     bool row_open, lane_open, side_open;
     int nsides;
 };
@@ -60,13 +62,16 @@ struct view {
     const struct view_head *head;
     struct text symbols, tensors, notes, sides;
     struct column column[NCOLUMNS];
+    struct view_times *times;
     struct table symbol, tensor, context, note; /* note: hashes of the notes' texts */
     struct last *last;                          /* per symbol */
     int32_t *next; /* per context, that is, the two symbols before: the symbol that followed */
     size_t last_cap, next_cap;
     struct reached at;
-    double grain; /* the tick */
-    bool exact;   /* all times are whole ticks */
+    struct tick {
+        double grain; /* what might be the tick */
+        bool exact;   /* all times are multiples of it */
+    } binary, decimal;
 };
 
 struct view *view_begin(const struct view_head *head) {
@@ -74,26 +79,39 @@ struct view *view_begin(const struct view_head *head) {
     int exponent = 0;
     frexp(head->end, &exponent); /* exact on all machines, unlike log2 */
     view->head = head;
-    view->grain = ldexp(1, exponent);
-    view->exact = true;
+    view->times = view_times_begin();
+    view->binary = (struct tick){ldexp(1, exponent), true};
+    view->decimal = (struct tick){head->measure.one, true};
+    while (view->decimal.grain < head->end)
+        view->decimal.grain *= 10;
     return view;
 }
 
+/* Returns whether a time is a multiple of the grain, but for the rounding of sums of decimal fractions. */
+static bool is_multiple(double t, double grain) { return fabs(t / grain - round(t / grain)) < 1e-3; }
+
 void view_note_time(struct view *view, double t) {
     double least = view->head->end / (1 << 30);
-    while (view->exact && fmod(t, view->grain) != 0)
-        if (view->grain > least)
-            view->grain /= 2;
+    struct tick *binary = &view->binary, *decimal = &view->decimal;
+    while (binary->exact && fmod(t, binary->grain) != 0)
+        if (binary->grain > least)
+            binary->grain /= 2;
         else
-            view->exact = false;
+            binary->exact = false;
+    while (decimal->exact && !is_multiple(t, decimal->grain))
+        if (decimal->grain > 10 * least)
+            decimal->grain /= 10;
+        else
+            decimal->exact = false;
 }
 
-static int64_t ticks(const struct view *view, double t) { return llround(t / view->grain); }
+static bool ticks_are_exact(const struct view *view) { return view->binary.exact || view->decimal.exact; }
 
-/* Returns the predicted number of ticks if it is as good as the real one. */
-static int64_t near_ticks(const struct view *view, int64_t predicted, int64_t real) {
-    return llabs(predicted - real) <= (view->exact ? 0 : 2) ? predicted : real;
+static double view_tick(const struct view *view) {
+    return view->decimal.exact && !view->binary.exact ? view->decimal.grain : view->binary.grain;
 }
+
+static int32_t ticks(const struct view *view, double t) { return (int32_t)llround(t / view_tick(view)); }
 
 /* ---- names ---- */
 
@@ -142,7 +160,7 @@ int32_t view_tensor(struct view *view, const struct names *names, const struct b
     const char *after = comma ? strchr(comma, ')') : "";
     put(&view->tensors, "%s[%s,", n ? "," : "",
         quoted(comma ? format("%.*s", (int)(comma + 1 - name.s), name.s) : name.s));
-    put(&view->tensors, "%s]", quoted(after));
+    put(&view->tensors, "%s,%d]", quoted(after), names->slices);
     return tensor;
 }
 
@@ -186,12 +204,15 @@ void view_side(struct view *view, double end) {
     view->at.side_open = true;
     view->at.index = 0;
     view->at.row = -1;
+    view->at.rows0 = view->at.rows;
 }
 
 void view_row(struct view *view, const char *ranks, int64_t plan) {
     close_row(view);
     view->at.row++;
+    view->at.rows++;
     view->at.place = 0;
+    view_times_row(view->times);
     put(&view->sides, "%s{\"ranks\":%s,\"plan\":%lld,\"lanes\":[", view->at.row ? "," : "", ranks, (long long)plan);
     view->at.row_open = true;
 }
@@ -203,7 +224,7 @@ void view_lane(struct view *view, const char *name) {
     view->at.lane_open = true;
     view->at.lane = view->at.place;
     view->at.before[0] = view->at.before[1] = -1;
-    view->at.end = 0;
+    view_times_lane(view->times);
 }
 
 /* ---- operations ---- */
@@ -220,31 +241,17 @@ static void put_next_symbol(struct view *view, int32_t symbol) {
     view->at.before[1] = symbol;
 }
 
-static void put_op_span(struct view *view, struct last *last, const struct view_op *op, int64_t *start) {
-    int64_t gap = near_ticks(view, last->field[GAP], ticks(view, op->start) - view->at.end);
-    *start = view->at.end + gap;
-    int64_t length = near_ticks(view, last->field[LENGTH], ticks(view, op->end) - *start);
-    column_put(&view->column[GAP], gap - last->field[GAP]);
-    column_put(&view->column[LENGTH], length - last->field[LENGTH]);
-    last->field[GAP] = gap;
-    last->field[LENGTH] = length;
-    view->at.end = *start + length;
-}
-
 static void put_op_need(struct view *view, int64_t *last, const struct view_op *op, const struct view_need *need,
-                        int64_t start, int64_t moved) {
+                        int64_t moved) {
     bool by = need->tensor >= 0;
-    int64_t now[MEMORY_TIME - NEED_ROW] = {need->row - view->at.row, need->op, need->tensor + 1};
+    int64_t now[GAP - NEED_ROW] = {need->row - view->at.row, need->op, need->tensor + 1};
+    view_times_need(view->times, view->at.rows0 + need->row, need->op);
     if (by) {
-        int64_t before = near_ticks(view, last[NEED_BEFORE - NEED_ROW], start - ticks(view, need->arrived));
-        int64_t took = near_ticks(view, last[NEED_TOOK - NEED_ROW], start - before - ticks(view, need->sent));
-        int64_t message[] = {need->batch - op->batch, need->bytes, need->from - view->at.row,
-                             need->to - view->at.row, before,      took};
+        int64_t message[] = {need->batch - op->batch, need->bytes, need->from - view->at.row, need->to - view->at.row};
         memcpy(&now[NEED_BATCH - NEED_ROW], message, sizeof message);
+        view_times_message(view->times, ticks(view, need->sent), ticks(view, need->arrived));
     }
-    for (int f = 0; f < MEMORY_TIME - NEED_ROW; f++) {
-        if (f >= NEED_BATCH - NEED_ROW && !by)
-            break;
+    for (int f = 0; f < (by ? GAP : NEED_BATCH) - NEED_ROW; f++) {
         bool place = f == NEED_OP - NEED_ROW;
         column_put(&view->column[NEED_ROW + f], now[f] - last[f] - (place ? moved : 0));
         last[f] = now[f];
@@ -264,9 +271,9 @@ static void put_relations(struct view *view, struct last *last, const struct vie
 
 void view_put(struct view *view, const struct view_op *op) {
     struct last *last = &view->last[op->symbol];
-    int64_t start, moved = view->at.place - last->index;
+    int64_t moved = view->at.place - last->index;
     put_next_symbol(view, op->symbol);
-    put_op_span(view, last, op, &start);
+    view_times_op(view->times, op->symbol, ticks(view, op->start), ticks(view, op->end));
     int64_t field[NFIELDS] = {[BATCH] = op->batch, [VERSION] = op->version, [FLAGS] = op->flags, [NEEDS] = op->nneeds};
     column_put(&view->column[BATCH], op->batch - last->field[BATCH] - 1);
     for (int f = VERSION; f <= NEEDS; f++)
@@ -274,7 +281,7 @@ void view_put(struct view *view, const struct view_op *op) {
     last->field[BATCH] = op->batch;
     memcpy(&last->field[VERSION], &field[VERSION], sizeof *field * (NFIELDS - VERSION));
     for (int i = 0; i < op->nneeds; i++)
-        put_op_need(view, last->need[i < SLOTS ? i : SLOTS - 1], op, &op->need[i], start, moved);
+        put_op_need(view, last->need[i < SLOTS ? i : SLOTS - 1], op, &op->need[i], moved);
     if (view->head->panels > 1)
         put_relations(view, last, op);
     last->index = view->at.place++;
@@ -327,12 +334,20 @@ static void put_kinds(struct text *t) {
     put(t, "%s]", message);
 }
 
+/* Writes the tick in the ruler's unit; a decimal one as it is meant, such as 0.001. */
+static const char *tick_text(const struct view *view, char buf[32]) {
+    double tick = view_tick(view) / view->head->measure.one;
+    if (view->binary.exact || !view->decimal.exact)
+        return number(tick, buf);
+    snprintf(buf, 32, "%.0e", tick);
+    return buf;
+}
+
 static void put_view_head(struct text *t, const struct view *view) {
     static const char *const by[] = {[BY_OP] = "op", [BY_MB] = "mb", [BY_STAGE] = "stage"};
     const struct view_head *head = view->head;
     char a[32], b[32], c[32];
-    put(t, "{\"format\":1,\"unit\":%s,\"tick\":%s", quoted(head->measure.name),
-        number(view->grain / head->measure.one, a));
+    put(t, "{\"unit\":%s,\"tick\":%s", quoted(head->measure.name), tick_text(view, a));
     put(t, ",\"end\":%lld,\"from\":%lld,\"to\":%lld", (long long)ticks(view, head->end),
         (long long)ticks(view, head->from), (long long)ticks(view, head->to > 0 ? head->to : head->end));
     put(t, ",\"by\":\"%s\",\"sends\":%s,\"stages\":%s", by[head->by], head->sends ? "true" : "false",
@@ -346,7 +361,10 @@ static void put_view_head(struct text *t, const struct view *view) {
 }
 
 void view_end(struct text *t, struct view *view) {
+    const struct view_time_columns times = {&view->column[GAP], &view->column[LENGTH], &view->column[NEED_AFTER],
+                                            &view->column[NEED_TOOK]};
     close_side(view);
+    view_times_end(view->times, ticks_are_exact(view) ? 0 : 2, &times);
     put_view_head(t, view);
     put(t, ",\"symbols\":[");
     put_bytes(t, view->symbols.s, view->symbols.n);

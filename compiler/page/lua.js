@@ -5,8 +5,6 @@ const luaWords = new Set(('and break do else elseif end false for function goto 
 // Alternatives in order: comments, long strings, strings, numbers, names, and any other character.
 const luaToken = /(--\[(=*)\[[\s\S]*?(?:\]\2\]|$)|--[^\n]*)|(\[(=*)\[[\s\S]*?(?:\]\4\]|$)|"(?:\\[\s\S]|[^"\\\n])*"?|'(?:\\[\s\S]|[^'\\\n])*'?)|(\b0[xX][\da-fA-F.]+(?:[pP][+-]?\d+)?|\b\d+\.?\d*(?:[eE][+-]?\d+)?)|([A-Za-z_]\w*)/g;
 
-const escapeHtml = text => text.replace(/[&<>"]/g, c => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' })[c]);
-
 function colourLua(text, known) { // HTML with the same characters
   let html = '', end = 0;
   for (const m of text.matchAll(luaToken)) {

@@ -29,15 +29,25 @@ ask() {
         --user-data-dir="$room/browser" "${@:2}" --dump-dom "file://$1" 2>"$room/browser.log"
 }
 
+# page_text PAGE: prints what a script on stdin gives, a list of lines, for the page's timeline t.
+page_text() {
+    cp "$1" "$room/lines.html"
+    { echo '{ const t = view.frame.timeline, lines = [];' && cat && echo "document.body.append(Object.assign(document.createElement('pre'), { id: 'lines', textContent: lines.join('\n') + '\n' })); }"; } |
+        ask "$room/lines.html" | sed -n '/<pre id="lines">/,/<\/pre>/p' | sed 's/.*<pre id="lines">//; s/<\/pre>.*//'
+}
+
 # page_lines PAGE: prints the titles of a page's operations, then each row's largest memory and plan.
 page_lines() {
-    cp "$1" "$room/lines.html"
-    ask "$room/lines.html" <<'J' | sed -n '/<pre id="lines">/,/<\/pre>/p' | sed 's/.*<pre id="lines">//; s/<\/pre>.*//'
-{
-const t = view.frame.timeline, lines = Array.from({ length: t.n }, (_, i) => titleOf(t, i));
+    page_text "$1" <<'J'
+for (let i = 0; i < t.n; i++) lines.push(titleOf(t, i));
 for (const row of t.rows) if (row.plan >= 0) lines.push(`${ranksText(row)}: at most ${amountOf(Math.max(0, ...row.memory.bytes))} in use, of a plan of ${amountOf(row.plan)}`);
-document.body.append(Object.assign(document.createElement('pre'), { id: 'lines', textContent: lines.join('\n') + '\n' }));
+J
 }
+
+# page_messages PAGE: prints the titles of the messages that operations need.
+page_messages() {
+    page_text "$1" <<'J'
+needsOf(t).tensor.forEach((tensor, j) => { if (tensor >= 0) lines.push(messageTitle(t, j)); });
 J
 }
 

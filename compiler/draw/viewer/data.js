@@ -1,13 +1,15 @@
 // The viewer draws timelines of up to some 10^6 operations on a canvas, in the pages of `show` and `diff` and in the
 // live page. Its files are joined into one script:
 //
-//   data.js    reads the data, described below             pixels.js  pixels of rows, and of the map
-//   names.js   names, titles, times and bytes as text       paint.js   what is drawn over them; a whole frame
-//   needs.js   what operations need, read when needed       edges.js   the ruler, names and headings
-//   layout.js  places of rows, for a height                 frames.js  frames that must not take long
-//   mix.js     colours, and mixing them                     place.js   what is at a place, and its description
-//   range.js   what a range of time holds, and waits        table.js   what is in sight as tables
-//   parts.js   the elements around the canvas               move.js    mouse, touch and keys
+//   data.js    reads the data, described below             lines.js   which lines of pixels a layout has
+//   times.js   the operations' times                       sums.js    sums of colours, for many operations per pixel
+//   needs.js   what operations need, and what needs them   pixels.js  pixels of lines, and of the map
+//   names.js   names, titles, times and bytes as text      frames.js  frames, reusing the one before
+//   layout.js  places of rows, for a height                paint.js   what is drawn over the pixels
+//   mix.js     colours, and mixing them                    edges.js   the ruler, names and headings
+//   range.js   what a range of time holds, and waits       place.js   what is at a place, and its description
+//   parts.js   the elements around the canvas              table.js   what is in sight as tables
+//   move.js    mouse, touch and keys
 //   view.js    the picture in a page: what is in sight, selected, found; page.js  the static pages
 //
 //   const view = makeView(host, { height, changed });         // host: an element; height(): most pixels of the window
@@ -21,7 +23,7 @@
 //   end, from, to     of the timeline, and the part to show first
 //   kinds             [letter, what, colour, lightness] per kind of operation; the last is `message`
 //   symbols           [kind, text before the microbatch, text after it, stage, slices per microbatch or 0]
-//   tensors           [text before the microbatch, text after it]
+//   tensors           [text before the microbatch, text after it, slices per microbatch or 0]
 //   sides             one, or A and B: { end, rows: [{ ranks: [[from, to]…], plan, lanes: [[name, operations]…],
 //                     memory: [changes], joins: [time…] }] }; a row's first lane, named "", has its jobs
 //   columns           { name: column }: numbers per operation, in order of sides, rows, and lanes, as described below
@@ -33,7 +35,6 @@
 //
 //   symbol         no difference: its number + 1, or 0 for the symbol that last followed the two symbols before it
 //   batch          predicted to be one more than the last one
-//   gap, length    time since the end of the operation before it in the lane; time that it takes
 //   version, flags, needs    version of its weights; VIEW_… of view.h; how many things it needs
 //   match          diffs: number of its counterpart on the other side (-1: none), minus its own number
 //   note           diffs: index in `notes`
@@ -48,52 +49,44 @@
 //   need_tensor    1 + tensor, or 0: no message brought it, and the following columns have no value
 //   need_batch     the message's batch, minus the operation's own
 //   need_bytes, need_from, need_to    its bytes; its ranks' rows, minus the operation's own row
-//   need_before, need_took    time from its arrival to the operation's start; time that it was on the way
+//
+// Times are predicted from the last operation with the same symbol in the same lane, and from the same thing that it
+// needed, or the last thing if it needed fewer:
+//
+//   gap, length    time from when the operation could start to its start; time that it takes. It can start once the
+//                  operation before it in the lane has ended and everything that it needs is there
+//   need_after     with a message: time until it was sent, from the end of the operation that made it if that is drawn,
+//                  else from the end of the operation before in the needing operation's lane
+//   need_took      with a message: time that it was on the way
 //
 // For each change of memory, memory_time is the time since the change before it, predicted to be as long as the last such
 // time; memory_bytes is the difference in bytes.
 
 const CRITICAL = 1, UPPER = 2, LOWER = 4, FADED = 8, MOVED = 16, REORDERED = 32, ALONE = 64; // as in view.h
 
-function bytesOf(base64) {
-  const text = atob(base64), bytes = new Uint8Array(text.length);
-  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
-  return bytes;
-}
-
-class Column {
-  constructor(base64) {
-    this.bytes = bytesOf(base64);
-    this.at = 0;
-    this.zeros = 0;
-  }
-
-  varint() {
+// Returns the numbers of a column.
+function columnOf(base64, n, Type = Int32Array) {
+  const text = atob(base64), numbers = new Type(n);
+  for (let i = 0, at = 0; i < n && at < text.length; i++) {
     let v = 0, scale = 1, byte;
     do {
-      byte = this.bytes[this.at++];
+      byte = text.charCodeAt(at++);
       v += (byte & 127) * scale;
       scale *= 128;
     } while (byte > 127);
-    return v;
-  }
-
-  next() {
-    if (this.zeros > 0) {
-      this.zeros--;
-      return 0;
+    if (v > 0) numbers[i] = v % 2 ? -(v + 1) / 2 : v / 2;
+    else {
+      for (scale = 1; (byte = text.charCodeAt(at++)) > 127; scale *= 128) i += (byte & 127) * scale;
+      i += byte * scale;
     }
-    const v = this.varint();
-    if (v === 0) this.zeros = this.varint();
-    return v % 2 ? -(v + 1) / 2 : v / 2;
   }
+  return numbers;
 }
 
-// Returns { …the data, columns: {name: Column}, sides, rows, ops }, where rows are all rows in order, each with the
-// range [first, end) of its operations in the arrays of `ops`.
+// Returns { …the data, sides, rows, ops, needed }, where rows are all rows in order, each with the range [first, end) of
+// its operations in the arrays of `ops`.
 function readTimeline(text) {
-  const data = JSON.parse(text), columns = Object.fromEntries(Object.entries(data.columns).map(([name, base64]) => [name, new Column(base64)]));
-  const timeline = { ...data, columns, rows: [] };
+  const data = JSON.parse(text), timeline = { ...data, rows: [] };
   let n = 0;
   for (const [s, side] of data.sides.entries()) {
     side.first = n;
@@ -107,46 +100,70 @@ function readTimeline(text) {
   }
   timeline.n = n;
   readOperations(timeline);
-  for (const row of timeline.rows) readMemory(row, columns);
+  readMemory(timeline);
   return timeline;
 }
 
 function readOperations(timeline) {
-  const { n, columns: c, symbols } = timeline, most = symbols.length, diff = timeline.panels > 1;
-  const int = () => new Int32Array(n), last = () => new Float64Array(most);
-  const ops = { symbol: int(), batch: int(), start: int(), end: int(), version: int(), flags: new Uint8Array(n), needs: new Uint16Array(n),
-    ...(diff && { match: int(), note: int(), root: int(), shift: int() }) };
-  const batch = last().fill(-1), gap = last(), length = last(), version = last(), flags = last(), needs = last(), match = last(), note = last();
-  const followed = new Map();
-  let root = 0, shift = 0;
+  const { n, symbols } = timeline, most = symbols.length, column = name => columnOf(timeline.columns[name], n), last = () => new Int32Array(most);
+  const ops = { symbol: column('symbol'), batch: column('batch'), start: new Int32Array(n), end: new Int32Array(n), version: column('version'),
+    flags: Uint8Array.from(column('flags')), needs: column('needs') };
+  const { symbol, batch, version, flags, needs } = ops, batchBefore = last().fill(-1), versionBefore = last(), flagsBefore = last(), needsBefore = last();
+  const followed = makeFollowed(most + 1);
   for (const row of timeline.rows) for (const lane of row.lanes)
-    for (let i = lane.first, a = -1, b = -1, time = 0; i < lane.end; i++) {
-      const code = c.symbol.next(), key = (a + 1) * (most + 1) + b + 1, s = code ? code - 1 : followed.get(key);
-      if (code) followed.set(key, s);
+    for (let i = lane.first, a = -1, b = -1; i < lane.end; i++) {
+      const s = followed(a + 1, b + 1, symbol[i] - 1);
       a = b;
       b = s;
-      ops.symbol[i] = s;
-      ops.batch[i] = batch[s] += c.batch.next() + 1;
-      ops.start[i] = time += gap[s] += c.gap.next();
-      ops.end[i] = time += length[s] += c.length.next();
-      ops.version[i] = version[s] += c.version.next();
-      ops.flags[i] = flags[s] += c.flags.next();
-      if (ops.flags[i] & (UPPER | LOWER)) row.halved = true;
-      ops.needs[i] = needs[s] += c.needs.next();
-      if (!diff) continue;
-      ops.match[i] = (match[s] += c.match.next()) + i - timeline.sides[row.side].first;
-      ops.note[i] = note[s] += c.note.next();
-      ops.root[i] = root += c.root.next();
-      ops.shift[i] = shift += c.shift.next();
+      symbol[i] = s;
+      batch[i] = batchBefore[s] += batch[i] + 1;
+      version[i] = versionBefore[s] += version[i];
+      flags[i] = flagsBefore[s] += flags[i] << 24 >> 24;
+      if (flags[i] & (UPPER | LOWER)) row.halved = true;
+      needs[i] = needsBefore[s] += needs[i];
     }
   timeline.ops = ops;
+  if (timeline.panels > 1) Object.assign(ops, readRelations(timeline, column));
+  timeline.needed = readNeeds(timeline);
+  readTimes(timeline);
 }
 
-function readMemory(row, columns) { // row.memory becomes { time, bytes }: the amounts from each time on
-  const n = row.memory ? row.memory[0] : 0, time = new Float64Array(n), bytes = new Float64Array(n);
-  for (let i = 0, t = 0, step = 0, b = 0; i < n; i++) {
-    time[i] = t += step += columns.memory_time.next();
-    bytes[i] = b += columns.memory_bytes.next();
+// Returns a function of two symbols, and the next one or -1: returns the next, and notes it as what follows the two; for
+// -1, returns what followed them last. Symbols are counted from 0, which stands for none, to most - 1.
+function makeFollowed(most) {
+  const small = most * most <= 1 << 22, table = small ? new Int32Array(most * most) : new Map();
+  return (a, b, s) => {
+    const key = a * most + b;
+    if (s < 0) return small ? table[key] : table.get(key);
+    if (small) table[key] = s;
+    else table.set(key, s);
+    return s;
+  };
+}
+
+function readRelations({ n, rows, sides, symbols, ops: { symbol } }, column) {
+  const match = column('match'), note = column('note'), root = column('root'), shift = column('shift');
+  const matchBefore = new Int32Array(symbols.length), noteBefore = new Int32Array(symbols.length);
+  for (const row of rows) for (let i = row.first; i < row.end; i++) {
+    match[i] = (matchBefore[symbol[i]] += match[i]) + i - sides[row.side].first;
+    note[i] = noteBefore[symbol[i]] += note[i];
   }
-  row.memory = { time, bytes };
+  for (let i = 1; i < n; i++) {
+    root[i] += root[i - 1];
+    shift[i] += shift[i - 1];
+  }
+  return { match, note, root, shift };
+}
+
+function readMemory({ rows, columns }) { // row.memory becomes { time, bytes }: the amounts from each time on
+  const n = rows.map(row => (row.memory ? row.memory[0] : 0)), all = n.reduce((a, b) => a + b, 0);
+  const time = columnOf(columns.memory_time, all, Float64Array), bytes = columnOf(columns.memory_bytes, all, Float64Array);
+  let at = 0;
+  for (const [r, row] of rows.entries()) {
+    row.memory = { time: time.subarray(at, at + n[r]), bytes: bytes.subarray(at, at += n[r]) };
+    for (let i = 0, t = 0, step = 0, b = 0; i < n[r]; i++) {
+      row.memory.time[i] = t += step += row.memory.time[i];
+      row.memory.bytes[i] = b += row.memory.bytes[i];
+    }
+  }
 }

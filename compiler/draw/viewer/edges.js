@@ -46,14 +46,14 @@ function fitted(c, text, room) {
   return text.slice(0, n) + '…';
 }
 
-function paintNames(c, f) {
+function paintNames(c, f, entries) {
   const { left, height } = f.layout;
   c.fillStyle = f.ink.css.paper;
   c.fillRect(0, RULER, left, height - RULER);
   c.textAlign = 'right';
   c.textBaseline = 'middle';
   let free = RULER - 6;
-  for (const e of sightedEntries(f)) {
+  for (const e of entries) {
     const middle = topOf(f, e) + e.h / 2, count = e.count > 1 ? ` ×${e.count}` : '';
     if (middle - 6 < free || middle + 6 > height) continue;
     free = middle + 8;

@@ -1,43 +1,48 @@
-// Approximates frames that take too long to repaint while something moves, by cutting them from a picture of the whole
-// timeline. The exact frame follows when the movement ends.
-
-const WIDE = 4096, MANY = 150000; // that picture's device pixels; visible operations that call for it
-
-function countInSight(f) {
-  let n = 0;
-  for (const e of sightedEntries(f)) {
-    const [first, last] = inSight(f, e.row.lanes[0]);
-    n += last - first;
-  }
-  return n;
-}
+// Paints frames, and keeps the pixels of the last one: after a pan by whole pixels, only the columns that came into
+// sight are new.
 
 function makeFrames(c) {
-  let image = null, whole = null, wholeY = 0, spent = 0;
+  let to = null, lines = null, drawn = false;
 
-  function wholeOf(f, H) { // the visible rows, over the whole timeline
-    if (whole && whole.height === H && wholeY === f.y) return whole;
-    whole = Object.assign(document.createElement('canvas'), { width: WIDE, height: H });
-    wholeY = f.y;
-    const w = whole.getContext('2d'), pixels = w.createImageData(WIDE, H);
-    paintPixels({ ...f, from: 0, to: f.timeline.end }, new Uint32Array(pixels.data.buffer), WIDE, H);
-    w.putImageData(pixels, 0, 0);
-    return whole;
+  // Returns by how many pixels the last frame has to move to the left, or NaN if it cannot be reused.
+  function moved(f, perPixel, y) {
+    if (!drawn || y !== to.y || Math.abs(perPixel / to.perPixel - 1) > 1e-9) return NaN;
+    const by = (f.from - to.from) / perPixel, whole = Math.round(by);
+    return Math.abs(by - whole) < 0.02 && Math.abs(whole) < to.width ? whole : NaN;
+  }
+
+  function fill(f, perPixel, y) {
+    const by = moved(f, perPixel, y), W = to.width;
+    if (by === 0) return;
+    drawn = true;
+    if (Number.isNaN(by)) {
+      Object.assign(to, { from: f.from, perPixel, y });
+      to.pixels.fill(pixelOf(f.ink.paper));
+      return paintLines(f, to, lines, 0, W);
+    }
+    to.from += by * to.perPixel;
+    if (by > 0) to.pixels.copyWithin(0, by);
+    else to.pixels.copyWithin(-by, 0);
+    const [x0, x1] = by > 0 ? [W - by, W] : [0, -by];
+    for (let row = 0; row < to.height; row++) to.pixels.fill(pixelOf(f.ink.paper), row * W + x0, row * W + x1);
+    paintLines(f, to, lines, x0, x1);
   }
 
   return {
-    forget() { whole = null; }, // after a change of rows or colours
-    // Paints a frame; fine: exactly, however long it takes. Returns whether it is exact.
-    paint(f, fine) {
-      const W = Math.max(1, Math.round(plotWidth(f) * f.dpr)), H = Math.max(1, Math.round((f.layout.height - RULER) * f.dpr));
-      const exact = fine || spent < 10 || countInSight(f) < MANY, begin = performance.now();
-      if (exact) {
-        if (!image || image.width !== W || image.height !== H) image = c.createImageData(W, H);
-        paintPixels(f, new Uint32Array(image.data.buffer), W, H);
-        spent = performance.now() - begin;
-      }
-      paintFrame(c, f, exact ? image : wholeOf(f, H), exact);
-      return exact;
+    forget() { // after a change of rows or colours
+      lines = null;
+      drawn = false;
     },
+    paint(f) {
+      const W = Math.max(1, Math.round(plotWidth(f) * f.dpr)), H = Math.max(1, Math.round((f.layout.height - RULER) * f.dpr));
+      if (!to || to.width !== W || to.height !== H) {
+        to = makeCanvas(c, W, H);
+        drawn = false;
+      }
+      lines ||= linesOf(f);
+      fill(f, (f.to - f.from) / W, Math.round(f.y * f.dpr));
+      paintFrame(c, f, to.image);
+    },
+    prepare: (f, milliseconds) => (lines ? prepareSums(f, lines, milliseconds) : true),
   };
 }

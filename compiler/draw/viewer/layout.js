@@ -40,7 +40,9 @@ function layoutOf(timeline, height, look) {
       y += touch ? 0 : GAP * k;
     }
   }
-  return { entries: all, titles, bottom: y, job, height: Math.min(height, RULER + Math.ceil(y)), left: 92 };
+  const shows = new Map(timeline.rows.map(row => [row, []])); // per row: its entries
+  for (const e of all) shows.get(e.row).push(e);
+  return { entries: all, shows, titles, bottom: y, job, height: Math.min(height, RULER + Math.ceil(y)), left: 92 };
 }
 
 function entryAt(layout, y) { // the entry at a height, with its part: 'jobs', a lane, 'memory' or ''

@@ -24,17 +24,17 @@ function diverging(at) { // from blue through white to red, for -1 to 1: ColorBr
 // Returns a palette: { paint: a colour's number per operation, colours: [rgb] }. paper: the colour that faded
 // operations fade to
 function paletteOf(timeline, by, paper) {
-  const { ops, n, symbols, kinds } = timeline, paint = new Uint16Array(n), colours = [], number = new Map();
+  const { ops, n, symbols, kinds } = timeline, paint = new Uint16Array(n), colours = [], message = kinds.length - 1;
+  const number = new Int32Array(kinds.length * 2 * (HUES + 1)).fill(-1), kind = Int32Array.from(symbols, s => s[0]), stage = Int32Array.from(symbols, s => s[3]);
+  const hued = kinds.map((k, i) => by !== 'op' && i !== message && k[3] > 0);
   for (let i = 0; i < n; i++) {
-    const [kind, , , stage] = symbols[ops.symbol[i]], [, , fill, light] = kinds[kind], faded = ops.flags[i] & FADED;
-    const hue = by === 'op' || !light || kind === kinds.length - 1 ? -1 : (by === 'mb' ? ops.batch[i] : stage) % HUES;
-    const key = (kind * 2 + (faded ? 1 : 0)) * 4194304 + hue + 1;
-    let p = number.get(key);
-    if (p === undefined) {
-      const rgb = hue < 0 ? rgbOf(fill) : hueOf(hue, light);
-      number.set(key, p = colours.push(faded ? blend(paper, rgb, 0.3) : rgb) - 1);
+    const s = ops.symbol[i], k = kind[s], faded = ops.flags[i] & FADED ? 1 : 0, hue = hued[k] ? (by === 'mb' ? ops.batch[i] : stage[s]) % HUES : -1;
+    const key = (k * 2 + faded) * (HUES + 1) + hue + 1;
+    if (number[key] < 0) {
+      const rgb = hue < 0 ? rgbOf(kinds[k][2]) : hueOf(hue, kinds[k][3]);
+      number[key] = colours.push(faded ? blend(paper, rgb, 0.3) : rgb) - 1;
     }
-    paint[i] = p;
+    paint[i] = number[key];
   }
   return { paint, colours };
 }
@@ -60,9 +60,9 @@ function firstAfter(ends, from, to, t) {
   return from;
 }
 
-// Mixes rows. acc has 4 numbers per pixel: red, green, blue, and the share that is busy.
+// Mixes lanes. acc has 4 numbers per pixel: red, green, blue, and the share that is busy.
 function makeMixer(timeline, palette) {
-  const { start, end, flags } = timeline.ops, { paint, colours } = palette, sums = new Map();
+  const { start, end, flags } = timeline.ops, { paint, colours } = palette;
   const red = Float32Array.from(colours, c => c[0]), green = Float32Array.from(colours, c => c[1]), blue = Float32Array.from(colours, c => c[2]);
 
   function add(acc, x0, x1, i) { // adds operation i from pixel x0 to x1, which may be fractions
@@ -77,48 +77,58 @@ function makeMixer(timeline, palette) {
     }
   }
 
-  // Sums over time of the colours before each operation of a lane, for lanes with many operations per pixel.
-  function sumsOf(lane, hidden) {
-    const key = lane.first * 8 + hidden;
-    if (sums.has(key)) return sums.get(key);
-    const n = lane.end - lane.first, sum = new Float64Array(4 * (n + 1));
-    for (let i = 0; i < n; i++) {
-      const op = lane.first + i, p = paint[op], w = flags[op] & hidden ? 0 : end[op] - start[op], k = 4 * i;
-      sum[k + 4] = sum[k] + w * red[p];
-      sum[k + 5] = sum[k + 1] + w * green[p];
-      sum[k + 6] = sum[k + 2] + w * blue[p];
-      sum[k + 7] = sum[k + 3] + w;
-    }
-    sums.set(key, sum);
-    return sum;
-  }
+  const packed = Int32Array.from(colours, pixelOf);
 
-  function mixSums(acc, lane, hidden, from, perPixel, width) {
-    const sum = sumsOf(lane, hidden), before = [0, 0, 0, 0];
-    for (let x = 0, i = lane.first; x <= width; x++) {
-      const t = from + x * perPixel;
-      let step = 1;
-      while (i + step < lane.end && end[i + step] <= t) step *= 2;
-      i = firstAfter(end, i, Math.min(lane.end, i + step + 1), t);
-      const w = i < lane.end && start[i] < t && !(flags[i] & hidden) ? t - start[i] : 0, p = i < lane.end ? paint[i] : 0, k = 4 * (i - lane.first);
-      const now = [sum[k] + w * red[p], sum[k + 1] + w * green[p], sum[k + 2] + w * blue[p], sum[k + 3] + w];
-      for (let c = 0; x > 0 && c < 4; c++) acc[4 * x - 4 + c] += (now[c] - before[c]) / perPixel;
-      for (let c = 0; c < 4; c++) before[c] = now[c];
+  // Writes the pixels from x0 to x1 of a lane whose operations do not overlap, as mix and then mixed (sums.js) would.
+  function draw(pixels, at, lane, hidden, from, perPixel, x0, x1, idle) {
+    const k = 1 / perPixel, [r0, g0, b0] = idle, blank = pixelOf(idle), begin = from + x0 * perPixel;
+    let x = x0, r = 0, g = 0, b = 0, busy = 0; // the pixel that is not complete
+    const close = () => {
+      const rest = busy < 1 ? 1 - busy : 0, w = busy > 1 ? 1 / busy : 1;
+      pixels[at + x] = 0xff000000 | (b * w + b0 * rest) << 16 | (g * w + g0 * rest) << 8 | (r * w + r0 * rest);
+      r = g = b = busy = 0;
+    };
+    const fill = (to, colour) => { while (++x < to) pixels[at + x] = colour; };
+    const add = (p, w) => {
+      r += w * red[p];
+      g += w * green[p];
+      b += w * blue[p];
+      busy += w;
+    };
+    for (let i = Math.max(lane.first, firstAfter(end, lane.first, lane.end, begin) - 1); i < lane.end; i++) {
+      const a = Math.max(x, (start[i] - from) * k), z = Math.min(x1, (end[i] - from) * k), first = a | 0, last = z | 0, p = paint[i];
+      if (a >= x1) break;
+      if (z <= a || flags[i] & hidden) continue;
+      if (first > x) {
+        close();
+        fill(first, blank);
+      }
+      if (last === first) {
+        add(p, z - a);
+        continue;
+      }
+      add(p, first + 1 - a);
+      close();
+      fill(last, packed[p]);
+      add(p, z - last);
     }
+    if (x >= x1) return;
+    close();
+    fill(x1, blank);
   }
 
   return {
-    palette,
-    // Adds a lane's operations from time `from` on. Omits operations with the flags `hidden`.
-    mix(acc, lane, hidden, from, perPixel, width) {
-      const first = Math.max(lane.first, firstAfter(end, lane.first, lane.end, from) - 1), to = from + width * perPixel;
-      const last = firstAfter(start, first, lane.end, to);
-      if (last - first > 3 * width) return mixSums(acc, lane, hidden, from, perPixel, width);
-      const k = 1 / perPixel;
-      for (let i = first; i < last; i++) {
-        if (flags[i] & hidden || end[i] <= from) continue;
-        const x0 = (start[i] - from) * k, x1 = (end[i] - from) * k;
-        add(acc, x0 > 0 ? x0 : 0, x1 < width ? x1 : width, i);
+    palette, draw,
+    sums: new Map(), // sums.js
+    // Adds a lane's operations to the pixels from x0 to x1, of which pixel 0 begins at time `from`. Omits operations
+    // with the flags `hidden`.
+    mix(acc, lane, hidden, from, perPixel, x0, x1) {
+      const begin = from + x0 * perPixel, until = from + x1 * perPixel, k = 1 / perPixel;
+      const first = Math.max(lane.first, firstAfter(end, lane.first, lane.end, begin) - 1);
+      for (let i = first; i < lane.end && start[i] < until; i++) {
+        if (flags[i] & hidden || end[i] <= begin) continue;
+        const a = (start[i] - from) * k, b = (end[i] - from) * k;
+        add(acc, a > x0 ? a : x0, b < x1 ? b : x1, i);
       }
     },
   };

@@ -1,5 +1,7 @@
 // Names, titles, times and bytes as text, in the form that the compiler writes (compiler/draw/labels.c, emit_svg.c).
 
+const escapeHtml = text => text.replace(/[&<>"]/g, c => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' })[c]);
+
 function significant(x) { // 4 digits, as C's %.4g
   if (x !== 0 && Math.abs(x) < 1e-4) return x.toPrecision(4).replace(/\.?0*e/, 'e').replace(/e([+-])(\d)$/, 'e$10$2');
   return String(Number(x.toPrecision(4)));
@@ -26,11 +28,12 @@ const kindOf = (timeline, i) => timeline.symbols[timeline.ops.symbol[i]][0];
 const isMessage = (timeline, i) => kindOf(timeline, i) === timeline.kinds.length - 1;
 const isUpdate = (timeline, i) => timeline.kinds[kindOf(timeline, i)][0] === 'U';
 
-const slicesOf = (timeline, i) => timeline.symbols[timeline.ops.symbol[i]][4];
+// Returns a microbatch, or a slice of one: 3, or 3.1.
+const numberText = (batch, slices) => (slices ? `${Math.floor(batch / slices)}.${batch % slices}` : String(batch));
 
 function batchText(timeline, i) {
-  const { batch } = timeline.ops, slices = slicesOf(timeline, i);
-  return batch[i] < 0 ? '' : slices ? `${Math.floor(batch[i] / slices)}.${batch[i] % slices}` : String(batch[i]);
+  const { batch } = timeline.ops;
+  return batch[i] < 0 ? '' : numberText(batch[i], timeline.symbols[timeline.ops.symbol[i]][4]);
 }
 
 function nameOf(timeline, i) {
@@ -89,8 +92,8 @@ function diffTitle(timeline, i) {
 }
 
 function messageTitle(timeline, j) { // of need j, which a message brought
-  const needs = needsOf(timeline), [before, after] = timeline.tensors[needs.tensor[j]], { slices } = timeline, b = needs.batch[j];
-  const batch = after === '' ? '' : slices ? `${Math.floor(b / slices)}.${b % slices}` : b;
+  const needs = needsOf(timeline), [before, after, slices] = timeline.tensors[needs.tensor[j]];
+  const batch = after === '' ? '' : numberText(needs.batch[j], slices);
   return `${before}${batch}${after}, ${amountOf(needs.bytes[j])}, from rank ${needs.from[j]} to rank ${needs.to[j]}; ` +
     `${timeOf(timeline, needs.sent[j])} to ${timeOf(timeline, needs.arrived[j])} ${timeline.unit}`;
 }

@@ -1,41 +1,48 @@
-// Reads what operations need, and what needs them. It takes longer than reading everything else, so it is deferred until
-// someone asks for it, or until the page is idle.
+// Reads what operations need, and what needs them. What a message brought is read later than the rest, once someone
+// asks for it or the page is idle.
 
-const needColumns = ['need_row', 'need_op', 'need_tensor', 'need_batch', 'need_bytes', 'need_from', 'need_to', 'need_before', 'need_took'];
+const SLOTS = 8; // needs of an operation that are predicted one by one
 
-// Returns { at, op, tensor, batch, bytes, from, to, sent, arrived }: operation i needs at[i] to at[i + 1] of the
-// others. op: the operation that produced the need, or -1; tensor -1: no message brought it.
+// Returns { at, op, tensor }: operation i needs at[i] to at[i + 1] of the others. op: the operation that made the need,
+// or -1; tensor -1: no message brought it. readTimes adds sent and arrived; needsOf adds batch, bytes, from and to.
 function readNeeds(timeline) {
-  const { n, ops, columns, symbols, rows } = timeline, SLOTS = 8, FIELDS = needColumns.length;
-  const at = new Int32Array(n + 1);
-  for (let i = 0; i < n; i++) at[i + 1] = at[i] + ops.needs[i];
-  const m = at[n], int = () => new Int32Array(m);
-  const needs = { at, op: int(), tensor: int(), batch: int(), bytes: new Float64Array(m), from: int(), to: int(), sent: int(), arrived: int() };
-  const [row, op, tensor, ...message] = needColumns.map(name => columns[name]);
-  const last = new Float64Array(symbols.length * SLOTS * FIELDS), place = new Int32Array(symbols.length);
-  for (const own of rows) for (let i = own.first; i < own.end; i++) {
-    const s = ops.symbol[i], moved = i - own.first - place[s];
+  const { n, ops: { symbol, needs }, columns, symbols, rows, sides } = timeline, at = new Int32Array(n + 1);
+  for (let i = 0; i < n; i++) at[i + 1] = at[i] + needs[i];
+  const column = name => columnOf(columns[name], at[n]), row = column('need_row'), op = column('need_op'), tensor = column('need_tensor');
+  const last = () => new Int32Array(symbols.length * SLOTS), place = new Int32Array(symbols.length), rowBefore = last(), opBefore = last(), tensorBefore = last();
+  const first = Int32Array.from(rows, r => r.first);
+  for (const own of rows) for (let i = own.first, base = sides[own.side].rows0 + own.place; i < own.end; i++) {
+    const s = symbol[i], moved = i - own.first - place[s];
     place[s] = i - own.first;
-    for (let k = 0; k < ops.needs[i]; k++) {
-      const j = at[i] + k, o = (s * SLOTS + Math.min(k, SLOTS - 1)) * FIELDS;
-      const r = own.place + (last[o] += row.next()), p = last[o + 1] += op.next() + moved, t = last[o + 2] += tensor.next();
-      needs.op[j] = p < 0 ? -1 : rows[timeline.sides[own.side].rows0 + r].first + p;
-      needs.tensor[j] = t - 1;
-      if (t === 0) continue;
-      for (let f = 0; f < message.length; f++) last[o + 3 + f] += message[f].next();
-      needs.batch[j] = last[o + 3] + ops.batch[i];
-      needs.bytes[j] = last[o + 4];
-      needs.from[j] = last[o + 5] + own.place;
-      needs.to[j] = last[o + 6] + own.place;
-      needs.arrived[j] = ops.start[i] - last[o + 7];
-      needs.sent[j] = needs.arrived[j] - last[o + 8];
+    for (let j = at[i], k = 0; j < at[i + 1]; j++, k++) {
+      const o = s * SLOTS + (k < SLOTS ? k : SLOTS - 1), r = base + (rowBefore[o] += row[j]), p = opBefore[o] += op[j] + moved;
+      op[j] = p < 0 ? -1 : first[r] + p;
+      tensor[j] = (tensorBefore[o] += tensor[j]) - 1;
     }
   }
-  return needs;
+  return { at, op, tensor };
+}
+
+function readMessages({ ops: { symbol, batch }, columns, symbols, rows, needed }) {
+  const { at, tensor } = needed, m = tensor.length, int = () => new Int32Array(m), column = (name, Type) => columnOf(columns[name], m, Type);
+  const more = { batch: column('need_batch'), bytes: column('need_bytes', Float64Array), from: column('need_from'), to: column('need_to') };
+  const last = () => new Float64Array(symbols.length * SLOTS), batchBefore = last(), bytesBefore = last(), fromBefore = last(), toBefore = last();
+  const messages = { batch: int(), bytes: new Float64Array(m), from: int(), to: int() };
+  let next = 0; // in the columns
+  for (const own of rows) for (let i = own.first; i < own.end; i++)
+    for (let j = at[i]; j < at[i + 1]; j++) {
+      if (tensor[j] < 0) continue;
+      const o = symbol[i] * SLOTS + Math.min(j - at[i], SLOTS - 1);
+      messages.batch[j] = batch[i] + (batchBefore[o] += more.batch[next]);
+      messages.bytes[j] = bytesBefore[o] += more.bytes[next];
+      messages.from[j] = own.place + (fromBefore[o] += more.from[next]);
+      messages.to[j] = own.place + (toBefore[o] += more.to[next++]);
+    }
+  return messages;
 }
 
 function needsOf(timeline) {
-  timeline.needed ||= readNeeds(timeline);
+  if (!timeline.needed.batch) Object.assign(timeline.needed, readMessages(timeline));
   return timeline.needed;
 }
 

@@ -28,7 +28,7 @@ function boxIn(f, entry, i) {
 
 function boxesOf(f, i) { // boxes in all rows that show an operation
   const row = rowOf(f.timeline, i);
-  return f.layout.entries.filter(e => e.row === row && (!e.delta || i < row.lanes[0].end)).map(e => boxIn(f, e, i));
+  return f.layout.shows.get(row).filter(e => !e.delta || i < row.lanes[0].end).map(e => boxIn(f, e, i));
 }
 
 function paintMemory(c, f, entry) {
@@ -62,17 +62,18 @@ function paintMemory(c, f, entry) {
 }
 
 function paintBlocks(c, f, entry) { // outlines and names of a row's operations that have room for them
-  const { flags } = f.timeline.ops, palette = f.mixers[entry.delta ? 1 : 0].palette, [first, last] = inSight(f, entry.row.lanes[0]);
+  const { start, end, flags } = f.timeline.ops, [first, last] = inSight(f, entry.row.lanes[0]);
   if (entry.h < 5 || last - first > plotWidth(f) / 3) return;
-  const outline = new Path2D(), frame = new Path2D();
+  const palette = f.mixers[entry.delta ? 1 : 0].palette, outline = new Path2D(), frame = new Path2D(), wide = (f.to - f.from) / plotWidth(f);
   c.textAlign = 'center';
   c.textBaseline = 'middle';
   for (let i = first; i < last; i++) {
+    const framed = entry.delta ? 0 : flags[i] & (CRITICAL | MOVED | REORDERED | ALONE), width = (end[i] - start[i]) / wide;
+    if (width < 3 || !framed && (width < 9 || entry.h < 11)) continue;
     const b = boxIn(f, entry, i);
-    if (b.w < 3) continue;
-    if (flags[i] & CRITICAL && !entry.delta) outline.rect(b.x + 1.5, b.y + 1, b.w - 2, b.h - 2);
-    if (flags[i] & (MOVED | REORDERED) && !entry.delta) frame.rect(b.x + 2.5, b.y + 2, b.w - 4, b.h - 4);
-    if (flags[i] & ALONE && !entry.delta && b.w > 8) paintCorner(c, f, b);
+    if (framed & CRITICAL) outline.rect(b.x + 1.5, b.y + 1, b.w - 2, b.h - 2);
+    if (framed & (MOVED | REORDERED)) frame.rect(b.x + 2.5, b.y + 2, b.w - 4, b.h - 4);
+    if (framed & ALONE && b.w > 8) paintCorner(c, f, b);
     if (b.h >= 11 && b.w >= 9) paintName(c, f, i, b, palette.colours[palette.paint[i]]);
   }
   c.lineWidth = 1.8;
@@ -121,9 +122,9 @@ function paintNeed(c, f, i, j) {
   else paintArrow(c, x0, from.y + (down ? from.h : 0), x1, to.y + (down ? 0 : to.h));
 }
 
-function paintMessages(c, f) { // draws all messages, if there are not too many
+function paintMessages(c, f, entries) { // draws all messages, if there are not too many
   const needs = needsOf(f.timeline), shown = [];
-  for (const e of sightedEntries(f)) {
+  for (const e of entries) {
     const [first, last] = inSight(f, e.row.lanes[0]);
     for (let i = first; i < last && shown.length <= MOST_ARROWS; i++)
       for (let j = needs.at[i]; j < needs.at[i + 1]; j++) if (needs.tensor[j] >= 0) shown.push([i, j]);
@@ -135,10 +136,12 @@ function paintMessages(c, f) { // draws all messages, if there are not too many
 
 function paintLinks(c, f) { // lines from where operations were in A to where they are in B
   const { ops, sides } = f.timeline;
+  let drawn = 0;
+  f.timeline.joined ||= Array.from({ length: sides[1].first }, (_, i) => i).filter(i => ops.flags[i] & (MOVED | REORDERED)).map(i => [i, matchOf(f.timeline, i)]);
   c.strokeStyle = '#d55e00';
   c.globalAlpha = 0.5;
-  for (let i = 0, drawn = 0; i < sides[1].first && drawn < MOST_ARROWS; i++) {
-    const twin = ops.flags[i] & (MOVED | REORDERED) ? matchOf(f.timeline, i) : -1;
+  for (const [i, twin] of f.timeline.joined) {
+    if (drawn === MOST_ARROWS) break;
     if (twin < 0 || ops.end[i] < f.from && ops.end[twin] < f.from || ops.start[i] > f.to && ops.start[twin] > f.to) continue;
     const a = boxesOf(f, i)[0], b = boxesOf(f, twin)[0], x0 = a.x + a.w / 2, x1 = b.x + b.w / 2, y0 = a.y + a.h, high = (b.y - y0) * 0.45;
     c.setLineDash(ops.flags[i] & MOVED ? [] : [3, 2]);
@@ -202,7 +205,7 @@ function paintJoins(c, f, entry) { // draws where a rank's lanes join, around re
   c.lineWidth = 1.4;
   c.setLineDash([4, 2]);
   c.beginPath();
-  for (const t of entry.row.joins || []) {
+  for (const t of entry.row.joins) {
     c.moveTo(xAt(f, t), topOf(f, entry) - 2);
     c.lineTo(xAt(f, t), topOf(f, entry) + entry.foot - entry.y);
   }
@@ -210,15 +213,13 @@ function paintJoins(c, f, entry) { // draws where a rank's lanes join, around re
   c.setLineDash([]);
 }
 
-// Paints a frame over its pixels: an image of them or, to save time, a picture of the whole timeline to cut them from.
-function paintFrame(c, f, pixels, exact) {
-  const left = f.layout.left, entries = sightedEntries(f), end = f.timeline.end;
+// Paints a frame over its pixels.
+function paintFrame(c, f, image) {
+  const left = f.layout.left, entries = sightedEntries(f), x = Math.round(left * f.dpr);
   c.setTransform(1, 0, 0, 1, 0, 0);
+  c.putImageData(image, x, Math.round(RULER * f.dpr));
   c.fillStyle = f.ink.css.paper;
-  c.fillRect(0, 0, c.canvas.width, c.canvas.height);
-  const x = Math.round(left * f.dpr), y = Math.round(RULER * f.dpr);
-  if (exact) c.putImageData(pixels, x, y);
-  else c.drawImage(pixels, (f.from / end) * pixels.width, 0, ((f.to - f.from) / end) * pixels.width, pixels.height, x, y, Math.round(plotWidth(f) * f.dpr), pixels.height);
+  c.fillRect(x + image.width, 0, c.canvas.width, c.canvas.height);
   c.setTransform(f.dpr, 0, 0, f.dpr, 0, 0);
   c.save();
   c.beginPath();
@@ -227,13 +228,13 @@ function paintFrame(c, f, pixels, exact) {
   for (const e of entries) {
     if (e.memory) paintMemory(c, f, e);
     paintBlocks(c, f, e);
-    paintJoins(c, f, e);
+    if (e.row.joins) paintJoins(c, f, e);
   }
-  if (f.look.sends) paintMessages(c, f);
+  if (f.look.sends) paintMessages(c, f, entries);
   if (f.timeline.panels > 1) paintLinks(c, f);
   paintPlace(c, f);
   c.restore();
-  paintNames(c, f);
+  paintNames(c, f, entries);
   paintHeadings(c, f);
   paintRuler(c, f);
 }

@@ -40,9 +40,9 @@ function offer(host, timeline, layout, canRecompile) {
   show('shared', shared);
 }
 
-function legendHtml(timeline, ink, by) {
+function legendHtml({ timeline, ink, mixers }, by) {
   const drawn = [...new Set(timeline.symbols.map(s => s[0]))].sort((a, b) => a - b), { kinds } = timeline;
-  const key = (style, text) => `<span><i style="${style}"></i>${plain(text)}</span>`;
+  const key = (style, text) => `<span><i style="${style}"></i>${escapeHtml(text)}</span>`;
   const jobs = drawn.filter(k => by === 'op' || k === kinds.length - 1).map(k => key(`background:${kinds[k][2]}`, `${kinds[k][0]} ${kinds[k][1]}`.trim()));
   if (by !== 'op') jobs.unshift(key('background:linear-gradient(90deg,#295c8f,#8f2929,#298f4a)', `a hue per ${by === 'mb' ? 'microbatch' : 'stage'}, dark forward`));
   const { top, limit } = timeline, curves = timeline.rows.some(row => row.memory.time.length > 0), flags = f => timeline.ops.flags.some(v => v & f);
@@ -52,7 +52,7 @@ function legendHtml(timeline, ink, by) {
     if (flags(MOVED)) more.push(key('border:2px solid #d55e00', 'moved to another rank'));
     if (flags(REORDERED)) more.push(key('border:2px dashed #d55e00', 'reordered'));
     if (flags(ALONE)) more.push(key('background:linear-gradient(225deg,var(--ink) 40%,#ddd 40%)', 'only in A, or only in B'));
-    const { most } = shiftPalette(timeline);
+    const { most } = mixers[1].palette;
     if (most) more.push(key('width:90px;background:linear-gradient(90deg,#2166ac,#f7f7f7,#b2182b)', `ends up to ${timeWithUnit(timeline, most)} earlier (blue) or later (red) in B`));
     else more.push('<span>no job ends earlier or later</span>');
   }

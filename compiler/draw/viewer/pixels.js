@@ -1,74 +1,49 @@
-// The pixels of rows, and of the map: lines of mixed colours (mix.js).
+// The pixels of rows, and of the map: lines of mixed colours (mix.js, sums.js).
 
-// Turns mixed rows into colours; beyond their side's end, the colour is paper.
-function toLine(f, acc, rows, line, end) {
-  const [r0, g0, b0] = f.ink.idle, last = Math.max(0, Math.min(line.length, Math.ceil(((end - f.from) / (f.to - f.from)) * line.length)));
-  for (let x = 0, k = 0; x < last; k += 4) {
-    const busy = acc[k + 3], w = busy > rows ? 1 / busy : 1 / rows, idle = busy > rows ? 0 : 1 - busy / rows;
-    const colour = 0xff000000 | (acc[k + 2] * w + b0 * idle) << 16 | (acc[k + 1] * w + g0 * idle) << 8 | (acc[k] * w + r0 * idle);
-    line[x++] = colour;
-  }
-  line.fill(pixelOf(f.ink.paper), last);
+// The pixels of a frame: width and height in device pixels; pixel 0 begins at time `from`; y: device pixels scrolled.
+function makeCanvas(c, width, height) {
+  const image = c.createImageData(width, height);
+  return { image, pixels: new Uint32Array(image.data.buffer), acc: new Float32Array(4 * width), width, height, from: 0, perPixel: 0, y: 0 };
 }
 
-function separate(f, lane, hidden, line) { // a gap between operations that have room for one
-  const { start, end, flags } = f.timeline.ops, [first, last] = inSight(f, lane), k = line.length / (f.to - f.from);
-  if (last - first > line.length / 5) return;
-  const paper = pixelOf(f.ink.paper);
+function separate(f, to, { lane, hidden }, at, x0, x1) { // a gap between operations that have room for one
+  const { start, end, flags } = f.timeline.ops, k = 1 / to.perPixel, from = to.from + x0 * to.perPixel, paper = pixelOf(f.ink.paper), gap = Math.round(f.dpr);
+  const first = Math.max(lane.first, firstAfter(end, lane.first, lane.end, from) - 1), last = firstAfter(start, first, lane.end, to.from + x1 * to.perPixel);
   for (let i = first; i < last; i++) {
-    const x = Math.round((start[i] - f.from) * k);
-    const touches = i > lane.first && end[i - 1] >= start[i];
-    if (touches && !(flags[i] & hidden) && x > 0 && x < line.length && (end[i] - start[i]) * k > 4 * f.dpr) line.fill(paper, x, x + Math.round(f.dpr));
+    const x = Math.round((start[i] - to.from) * k), touches = i > lane.first && end[i - 1] >= start[i];
+    if (!touches || flags[i] & hidden || x <= 0 || (end[i] - start[i]) * k <= 4 * f.dpr) continue;
+    to.pixels.fill(paper, at + Math.max(x, x0), at + Math.max(x0, Math.min(x + gap, x1)));
   }
 }
 
-function paintLines(f, pixels, W, H, y, h, lines) { // writes lines below each other into the rows from y to y + h
-  const top = Math.round(y * f.dpr), bottom = Math.max(top + 1, Math.round((y + h) * f.dpr));
-  for (let row = Math.max(0, top); row < Math.min(H, bottom); row++)
-    pixels.set(lines[Math.min(lines.length - 1, Math.floor(((row - top) * lines.length) / (bottom - top)))], row * W);
+function paintLine(f, to, line, x0, x1) {
+  const { pixels, acc, width: W, height: H, from, perPixel } = to, { sums, parts, overlaps } = line, y = Math.max(0, line.top - to.y), bottom = Math.min(H, line.bottom - to.y), at = y * W;
+  const last = Math.max(x0, Math.min(x1, Math.ceil((line.end - from) / perPixel))); // beyond their side's end: paper
+  if (sums && perPixel >= MORE * sums.cell) mixSums(sums, from, perPixel, pixels, at, x0, last);
+  else if (!overlaps) f.mixers[line.mixer].draw(pixels, at, parts[0].lane, parts[0].hidden, from, perPixel, x0, last, f.ink.idle);
+  else {
+    acc.fill(0, 4 * x0, 4 * last);
+    for (const { lane, hidden } of parts) f.mixers[line.mixer].mix(acc, lane, hidden, from, perPixel, x0, last);
+    for (let x = x0; x < last; x++) pixels[at + x] = mixed(acc, 4 * x, parts.length, f.ink.idle);
+  }
+  if (parts.length === 1 && !(sums && perPixel >= MORE * sums.cell)) separate(f, to, parts[0], at, x0, last);
+  pixels.fill(pixelOf(f.ink.paper), at + last, at + x1);
+  for (let row = y + 1; row < bottom; row++) pixels.copyWithin(row * W + x0, at + x0, at + x1);
 }
 
-// Fills W x H device pixels with the visible rows.
-function paintPixels(f, pixels, W, H) {
-  const { entries } = f.layout, acc = new Float32Array(4 * W), perPixel = (f.to - f.from) / W, lines = [new Uint32Array(W), new Uint32Array(W)];
-  const mix = (e, lane, hidden) => f.mixers[e.delta ? 1 : 0].mix(acc, lane, hidden, f.from, perPixel, W);
-  const device = e => Math.round((e.y - f.y) * f.dpr), end = e => f.timeline.sides[e.row.side].end;
-  const draw = (e, lane, { y, h }, halves) => {
-    for (const [n, hidden] of halves.entries()) {
-      acc.fill(0);
-      mix(e, lane, hidden);
-      toLine(f, acc, 1, lines[n], end(e));
-      separate(f, lane, hidden, lines[n]);
-    }
-    paintLines(f, pixels, W, H, y - f.y, h, lines.slice(0, halves.length));
-  };
-  pixels.fill(pixelOf(f.ink.paper));
-  for (let i = 0, next; i < entries.length; i = next) {
-    const e = entries[i], y = device(e);
-    for (next = i + 1; next < entries.length && device(entries[next]) === y;) next++; // rows that share a line of pixels
-    if ((e.foot - f.y) * f.dpr < 0 || y >= H) continue;
-    if (next === i + 1) {
-      draw(e, e.row.lanes[0], e, e.row.halved && e.h >= 4 ? [LOWER, UPPER] : [0]);
-      for (const l of e.lanes) draw(e, l.lane, l, [0]);
-      continue;
-    }
-    acc.fill(0);
-    for (let k = i; k < next; k++) mix(entries[k], entries[k].row.lanes[0], 0);
-    toLine(f, acc, next - i, lines[0], end(e));
-    paintLines(f, pixels, W, H, e.y - f.y, e.h, lines.slice(0, 1));
-  }
+// Fills the columns from x0 to x1 with the visible lines. Between lines, there must be paper.
+function paintLines(f, to, lines, x0, x1) {
+  for (const line of lines) if (line.bottom > to.y && line.top < to.y + to.height) paintLine(f, to, line, x0, x1);
 }
 
 // Paints the minimap: all rows over the whole timeline, with each pixel the mix of what it covers.
-function paintMap(c, f, image) {
-  const W = image.width, H = image.height, pixels = new Uint32Array(image.data.buffer), all = f.layout.entries.filter(e => !e.delta);
-  const acc = new Float32Array(4 * W), line = new Uint32Array(W), end = f.timeline.end, whole = { ...f, from: 0, to: end };
-  for (let y = 0; y < H; y++) {
-    const first = Math.floor((y * all.length) / H), last = Math.max(first + 1, Math.floor(((y + 1) * all.length) / H));
-    acc.fill(0);
-    for (let k = first; k < last; k++) f.mixers[0].mix(acc, all[k].row.lanes[0], 0, 0, end / W, W);
-    toLine(whole, acc, last - first, line, end);
-    pixels.set(line, y * W);
+function paintMap(c, f, width, height) {
+  const to = makeCanvas(c, width, height), all = f.layout.entries.filter(e => !e.delta), perPixel = f.timeline.end / width;
+  for (let y = 0; y < height; y++) {
+    const first = Math.floor((y * all.length) / height), last = Math.max(first + 1, Math.floor(((y + 1) * all.length) / height));
+    to.acc.fill(0);
+    for (const e of all.slice(first, last)) f.mixers[0].mix(to.acc, e.row.lanes[0], 0, 0, perPixel, 0, width);
+    for (let x = 0; x < width; x++) to.pixels[y * width + x] = mixed(to.acc, 4 * x, last - first, f.ink.idle);
   }
-  c.putImageData(image, 0, 0);
+  c.putImageData(to.image, 0, 0);
 }

@@ -3,11 +3,10 @@
 const MOST_LISTED = 300;
 
 const cells = (tag, list) => list.map(text => `<${tag}>${text}</${tag}>`).join('');
-const plain = text => text.replace(/[&<>"]/g, c => `&#${c.charCodeAt(0)};`);
 
 function tableOf(caption, head, rows) {
-  return `<table><caption>${plain(caption)}</caption><thead><tr>${head.map(h => `<th scope="col">${h}</th>`).join('')}</tr></thead>` +
-    `<tbody>${rows.map(([first, ...rest]) => `<tr><th scope="row">${plain(first)}</th>${cells('td', rest.map(plain))}</tr>`).join('')}</tbody></table>`;
+  return `<table><caption>${escapeHtml(caption)}</caption><thead><tr>${head.map(h => `<th scope="col">${h}</th>`).join('')}</tr></thead>` +
+    `<tbody>${rows.map(([first, ...rest]) => `<tr><th scope="row">${escapeHtml(first)}</th>${cells('td', rest.map(escapeHtml))}</tr>`).join('')}</tbody></table>`;
 }
 
 function ranksTable(timeline, from, to) {

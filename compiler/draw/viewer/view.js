@@ -1,5 +1,6 @@
 // The picture in a page: which time is visible, what is selected and found, and when to paint.
 
+const SLICE = 6; // milliseconds of preparation between frames
 const colourNames = ['paper', 'ink', 'faint', 'line', 'memory', 'accent', 'alarm', 'idle'];
 const printed = { paper: '#ffffff', ink: '#000000', faint: '#444444', line: '#cccccc', memory: '#b8bec6', accent: '#0062a3', alarm: '#b3261e', idle: '#e9ecef' };
 
@@ -14,7 +15,7 @@ function inkOf(host, printing) { // the page's colours
 function makeView(host, options) {
   const parts = makeParts(host), { stage, rows, map } = parts, c = rows.getContext('2d', { alpha: false }), m = map.getContext('2d', { alpha: false }), frames = makeFrames(c);
   const look = { by: 'op', sends: false, lanes: false, memory: null, tall: false, unfold: false };
-  let f = null, asked = 0, settle = 0, mapped = '', fixed = false, marks = [], printing = null;
+  let f = null, asked = 0, preparing = 0, mapped = '', fixed = false, marks = [], printing = null;
 
   // ---- painting ----
 
@@ -32,25 +33,32 @@ function makeView(host, options) {
     if (!asked && f) asked = requestAnimationFrame(() => paint());
   }
 
-  function paint(fine = false) {
+  function paint() {
     asked = 0;
     if (!f || f.width < 1) return;
     const begin = performance.now();
     sized(rows, f.width, f.layout.height);
-    clearTimeout(settle);
-    if (!frames.paint(f, fine)) settle = setTimeout(() => paint(true), 120);
-    host.dataset.frame = (performance.now() - begin).toFixed(1);
+    frames.paint(f);
     paintOverview();
+    host.dataset.frame = (performance.now() - begin).toFixed(1);
+    if (!preparing) preparing = setTimeout(prepare);
+  }
+
+  function prepare() { // gets ready for fast frames, a little at a time
+    preparing = 0;
+    if (f && !frames.prepare(f, SLICE)) preparing = setTimeout(prepare);
   }
 
   function paintOverview() {
-    const height = 34, key = [f.width, f.dpr, f.ink.css.paper, look.by, look.unfold].join();
-    map.style.marginLeft = `${f.layout.left}px`;
-    if (sized(map, plotWidth(f), height) || mapped !== key) paintMap(m, f, m.createImageData(map.width, map.height));
-    map.style.width = `${plotWidth(f)}px`;
-    mapped = key;
-    const share = t => (t / Math.max(1, f.timeline.end)) * plotWidth(f);
-    Object.assign(parts.view.style, { left: `${f.layout.left + share(f.from)}px`, width: `${Math.max(3, share(f.to) - share(f.from))}px`, bottom: '0px', height: `${height}px` });
+    const height = 34, width = plotWidth(f), key = [f.width, f.dpr, f.ink.css.paper, look.by, look.unfold].join();
+    if (sized(map, width, height) || mapped !== key) {
+      Object.assign(map.style, { marginLeft: `${f.layout.left}px`, width: `${width}px` });
+      Object.assign(parts.view.style, { bottom: '0px', height: `${height}px` });
+      paintMap(m, f, map.width, map.height);
+      mapped = key;
+    }
+    const share = t => (t / Math.max(1, f.timeline.end)) * width;
+    Object.assign(parts.view.style, { left: `${f.layout.left + share(f.from)}px`, width: `${Math.max(3, share(f.to) - share(f.from))}px` });
   }
 
   function recolour() {
@@ -58,7 +66,7 @@ function makeView(host, options) {
     f.ink = inkOf(host, printing);
     f.mixers = [makeMixer(f.timeline, paletteOf(f.timeline, look.by, f.ink.paper))];
     if (f.timeline.panels > 1) f.mixers.push(makeMixer(f.timeline, shiftPalette(f.timeline)));
-    parts.legend.innerHTML = legendHtml(f.timeline, f.ink, look.by);
+    parts.legend.innerHTML = legendHtml(f, look.by);
     mapped = '';
     frames.forget();
     ask();
@@ -93,7 +101,7 @@ function makeView(host, options) {
   }
 
   function scroll(y) { // shows the rows from this height on, as far as there are rows
-    f.y = Math.max(0, Math.min(y, f.layout.bottom - f.layout.height + RULER));
+    f.y = Math.round(Math.max(0, Math.min(y, f.layout.bottom - f.layout.height + RULER)) * f.dpr) / f.dpr; // whole pixels
   }
 
   function pan(dx, dy) {
@@ -308,7 +316,7 @@ function makeView(host, options) {
     recolour();
     arrange();
     cancelAnimationFrame(asked);
-    paint(true);
+    paint();
   });
   addEventListener('afterprint', () => {
     if (!f || !printing) return;
@@ -344,7 +352,7 @@ function makeView(host, options) {
       parts.legend.innerHTML = '';
       c.clearRect(0, 0, rows.width, rows.height);
     },
-    paint: () => paint(true),
+    paint,
     boxes: i => boxesOf(f, i), // in CSS pixels of the canvas
     get frame() { return f; },
     parts,

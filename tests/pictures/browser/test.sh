@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks the pages of `show --format html` and `diff --html`: the parts around the picture, and in a browser (viewer.py)
-# the picture itself, in narrow and wide windows, in light and dark themes, with wheel, mouse and keys.
+# the picture itself, in narrow and wide windows, in light and dark themes, with wheel, mouse and keys; and how large and
+# how fast pages of a million operations are (speed.py).
 # tests/pictures/timelines and tests/pictures/diffs check the pictures' contents.
 cd "$(dirname "$0")/../../.." || exit 2
 . tests/support/lib.sh
@@ -38,8 +39,14 @@ expect "only a proved page has a tick" "1 1 0" "$(grep -c 'id="verdict" class="g
 
 # The picture, in a browser, with screenshots in build/pages/.
 mkdir -p build/pages
-log=$(timeout -k 5 600 python3 "$(dirname "${BASH_SOURCE[0]}")/viewer.py" build/pages 2>&1)
-sed '$d' <<<"$log"
-[[ $(tail -n 1 <<<"$log") =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed ]] || expect "viewer.py exits" "N passed, M failed" "$(tail -n 1 <<<"$log")"
-((passed += BASH_REMATCH[1], failed += BASH_REMATCH[2]))
+here=$(dirname "${BASH_SOURCE[0]}")
+for script in viewer speed; do
+    log=$(timeout -k 5 600 python3 "$here/$script.py" build/pages 2>&1)
+    sed '$d' <<<"$log"
+    if [[ $(tail -n 1 <<<"$log") =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed ]]; then
+        ((passed += BASH_REMATCH[1], failed += BASH_REMATCH[2]))
+    else
+        expect "$script.py exits" "N passed, M failed" "$(tail -n 1 <<<"$log")"
+    fi
+done
 finish

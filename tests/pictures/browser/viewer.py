@@ -349,19 +349,6 @@ def looks():
     b.size(1440, 900)
 
 
-def million():
-    path = page("million", "schedules/1f1b.lua", "-D", "workers=250", "-D", "batches=2000")
-    size = os.path.getsize(path)
-    expect("a million operations", 1000000, b.value("view.frame.timeline.n"))
-    expect("the page has less than 5 MB", True, size < 5e6)
-    opened = b.value("Math.round(performance.getEntriesByType('navigation')[0].loadEventEnd)")
-    frames = b.value("""new Promise(done => { const times = [], el = view.parts.rows, r = el.getBoundingClientRect(); let last = performance.now();
-        const tick = now => { times.push(now - last); last = now; if (times.length > 90) return done(times.slice(1).sort((a, b) => a - b));
-          el.dispatchEvent(new WheelEvent('wheel', { deltaY: times.length < 30 ? -25 : 0, deltaX: times.length < 30 ? 0 : times.length < 60 ? 12 : -12, clientX: r.left + 600, clientY: r.top + 200, bubbles: true, cancelable: true }));
-          requestAnimationFrame(tick); }; requestAnimationFrame(tick); })""")
-    print(f"10^6 operations: {size} bytes, open after {opened} ms; frames of zoom and pan: median {frames[45]:.0f} ms, nine of ten {frames[81]:.0f} ms")
-
-
 def joined():
     """A diff: one time axis and zoom for both sides, what moved or was reordered, causes."""
     page("diff", "schedules/gpipe.lua", "schedules/1f1b.lua", command="diff")
@@ -376,7 +363,7 @@ def joined():
     expect("and names its root", "root: 3F7", lines[-1].split(":")[0] + ":" + lines[-1].split(":")[1])
 
 
-parts = (opens, pointing, moves, finds, measures, mixes, folds, needs, labels, words, without, prints, looks, joined, million)
+parts = (opens, pointing, moves, finds, measures, mixes, folds, needs, labels, words, without, prints, looks, joined)
 try:
     b.size(1440, 900)
     for part in parts:

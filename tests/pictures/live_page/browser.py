@@ -32,14 +32,13 @@ class Browser:
         os.close(to_write)
         self.buffer, self.count, self.session = b"", 0, None
         self.requests, self.problems = [], []  # the page's network requests; errors in its console
+        self.traced, self.tracing = [], False  # events of a trace
         target = [t for t in self.call("Target.getTargets")["targetInfos"] if t["type"] == "page"][0]
         self.session = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(domain + ".enable")
         self.downloads = os.path.join(self.folder.name, "downloads")
-        session, self.session = self.session, None
-        self.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=self.downloads)
-        self.session = session
+        self.whole("Browser.setDownloadBehavior", behavior="allow", downloadPath=self.downloads)
 
     def close(self):
         self.process.kill()
@@ -50,6 +49,10 @@ class Browser:
         method, p = message.get("method"), message.get("params", {})
         if method == "Network.requestWillBeSent" and not p["request"]["url"].startswith(("blob:", "data:")):
             self.requests.append(p["request"]["url"])
+        elif method == "Tracing.dataCollected":
+            self.traced += p["value"]
+        elif method == "Tracing.tracingComplete":
+            self.tracing = False
         elif method == "Runtime.exceptionThrown":
             details = p["exceptionDetails"]
             self.problems.append(details.get("exception", {}).get("description") or details["text"])
@@ -94,6 +97,23 @@ class Browser:
         if "exceptionDetails" in answer:
             raise SystemExit(f"{expression}: {answer['exceptionDetails'].get('exception', {}).get('description')}")
         return answer["result"].get("value")
+
+    def trace(self, categories, expression):
+        """Returns the value of an expression, and the events of the browser's own trace meanwhile."""
+        self.whole("Tracing.start", categories=categories)
+        self.traced, self.tracing = [], True
+        value = self.value(expression)
+        self.whole("Tracing.end")
+        while self.tracing:
+            self.whole("Target.getTargets")
+        return value, self.traced
+
+    def whole(self, method, **params):
+        """Calls a method of the whole browser."""
+        session, self.session = self.session, None
+        answer = self.call(method, **params)
+        self.session = session
+        return answer
 
     def wait(self, expression, seconds=30):
         """Returns whether the expression became true within the given seconds."""

@@ -127,6 +127,38 @@ EOF
 expect "jobs of teams with one row and with several" '"0.0F","",0 "0.1F","",0 "1F","",1' \
     "$(show "$room/own.lua" --format html | grep -oE '"(0\.0|0\.1|1|1\.[01])F","",[0-9]+' | paste -sd' ')"
 
+# Labels of a page are right to the digits they show, also where no job takes as long as another: in thousandths, which
+# a page can hold exactly, and in sevenths, which it rounds.
+labels_off() { # prints the jobs on stdin whose labels differ from the times by more than half of the last digit
+    awk '
+        function off(label, t,   unit) {
+            unit = t >= 1000 ? 1 : t > 0 ? 10 ^ (int(log(t) / log(10) + 1000) - 1003) : 0
+            return (label - t) ^ 2 > (0.50001 * unit + 3e-6) ^ 2
+        }
+        NR == FNR { start[$1, $2] = $3; end[$1, $2] = $4; n++; next }
+        !(($1, $2) in start) || off($3, start[$1, $2]) || off($4, end[$1, $2]) { print }
+        { n-- }
+        END { if (n) print n, "jobs are missing" }' <(show "$1" --format tsv | rows) -
+}
+for part in 1000 7; do
+    cat >"$room/irregular.lua" <<EOF
+return schedule { workers = 6, stages = 6, batches = 40, w = function(s) return s, s end, n = backward_first,
+  cost = function(s, b) return 1 + (s * 7919 + b * 104729) % 1000 / $part end }
+EOF
+    show "$room/irregular.lua" --format html >"$room/a.html"
+    page_lines "$room/a.html" | sed -nE 's/^([0-9]+[FRIBW][0-9]+): .*; rank ([0-9]+); ([^ ]*) to ([^ ]*) .*/\2 \1 \3 \4/p' >"$room/labels"
+    expect "irregular costs, in parts of $part: labels" "480 " "$(wc -l <"$room/labels") $(labels_off "$room/irregular.lua" <"$room/labels" | head -n 3)"
+done
+
+# Messages that a page names are the picture's arrows, at the same times.
+for args in "schedules/1f1b.lua $L -D latency=2" "schedules/zbv.lua $L -D bandwidth=2" "schedules/seq1f1b.lua $L -D latency=1" "schedules/fsdp.lua $L -D bandwidth=2"; do
+    show $args --format svg --with sends | sed -nE 's/^<path class="m".*<title>(.*)<\/title.*/\1/p' | sort -u >"$room/arrows"
+    show $args --format html >"$room/a.html"
+    page_messages "$room/a.html" | sort -u >"$room/messages"
+    expect "$args: there are messages" yes "$([ -s "$room/messages" ] && echo yes)"
+    expect "$args: messages of the page" "" "$(comm -13 "$room/arrows" "$room/messages" | head -n 3)"
+done
+
 # Messages as arrows, on request.
 arrows() { show schedules/1f1b.lua "$@" | grep -c '^<path class="m"'; }
 expect "arrows" "0 48" "$(arrows --format svg) $(arrows --format svg --with sends)"
