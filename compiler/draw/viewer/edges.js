@@ -1,9 +1,7 @@
 // Draws what stays visible at the edges of a frame: the ruler, the ranks' names, a diff's headings.
 
-function tickStep(f) { // distance of ticks, in units: 1, 2 or 5 times a power of ten, as labels need room
-  const least = ((f.to - f.from) * f.timeline.tick * 76) / plotWidth(f), power = 10 ** Math.floor(Math.log10(least));
-  return power * (least <= power ? 1 : least <= 2 * power ? 2 : least <= 5 * power ? 5 : 10);
-}
+// Returns the distance of ticks, in units, as labels need room.
+const tickStep = f => roundUp(((f.to - f.from) * f.timeline.tick * 76) / plotWidth(f));
 
 function paintRuler(c, f) {
   const step = tickStep(f), { tick, unit } = f.timeline, bottom = f.layout.height;
@@ -46,20 +44,33 @@ function fitted(c, text, room) {
   return text.slice(0, n) + '…';
 }
 
+// Returns the width of the margin: room for the longest name, within limits.
+function marginOf(c, f) {
+  const [least, most] = f.width < 500 ? [70, 104] : [92, 160];
+  c.font = `11px ${FONT}`;
+  return f.layout.entries.reduce((width, e) => Math.max(width, Math.min(most, Math.ceil(c.measureText(e.who).width) + 20)), least);
+}
+
+function rankText(c, e, room) { // its ranks, or as many as fit and how many they are
+  if (c.measureText(e.who).width <= room) return e.who;
+  const count = e.count > 1 ? ` ×${e.count}` : '';
+  return fitted(c, e.who, room - c.measureText(count).width) + count;
+}
+
 function paintNames(c, f, entries) {
-  const { left, height } = f.layout;
+  const { left, height } = f.layout, high = RULER + 7; // high: the highest middle of a name
   c.fillStyle = f.ink.css.paper;
   c.fillRect(0, RULER, left, height - RULER);
   c.textAlign = 'right';
   c.textBaseline = 'middle';
   let free = RULER - 6;
   for (const e of entries) {
-    const middle = topOf(f, e) + e.h / 2, count = e.count > 1 ? ` ×${e.count}` : '';
-    if (middle - 6 < free || middle + 6 > height) continue;
+    const own = topOf(f, e) + e.h / 2, middle = e.h < 14 ? Math.max(own, high) : own;
+    if (e.number % f.layout.named || middle - 6 < free || middle + 6 > height) continue;
     free = middle + 8;
     c.font = `11px ${FONT}`;
     c.fillStyle = f.ink.css.ink;
-    c.fillText(fitted(c, e.who, left - 12 - c.measureText(count).width) + count, left - 8, middle);
+    c.fillText(rankText(c, e, left - 14), left - 8, middle);
     if (!e.memory || e.memory.h < 14 || e.row.plan < 0) continue;
     c.font = `10px ${FONT}`;
     c.fillStyle = f.ink.css.faint;
@@ -68,9 +79,9 @@ function paintNames(c, f, entries) {
   }
 }
 
-const panelTexts = timeline => [`A  ${timeline.titles[0]}; makespan ${timeWithUnit(timeline, timeline.sides[0].end)}`,
+const panelTexts = (timeline, width) => [`A  ${timeline.titles[0]}; makespan ${timeWithUnit(timeline, timeline.sides[0].end)}`,
   `B  ${timeline.titles[1]}; makespan ${timeWithUnit(timeline, timeline.sides[1] && timeline.sides[1].end)}`,
-  'difference  B’s operations, by how much earlier or later they end than in A'];
+  width < 500 ? 'difference  earlier or later in B than in A' : 'difference  B’s operations, by how much earlier or later they end than in A'];
 
 function paintHeadings(c, f) {
   c.font = `600 12px ${FONT}`;
@@ -78,5 +89,5 @@ function paintHeadings(c, f) {
   c.textBaseline = 'middle';
   c.fillStyle = f.ink.css.ink;
   for (const { panel, y } of f.layout.titles)
-    if (RULER + y - f.y > RULER - 6) c.fillText(fitted(c, panelTexts(f.timeline)[panel], f.width - 16), 8, RULER + y + HEADING / 2 - f.y);
+    if (RULER + y - f.y > RULER - 6) c.fillText(fitted(c, panelTexts(f.timeline, f.width)[panel], f.width - 16), 8, RULER + y + HEADING / 2 - f.y);
 }

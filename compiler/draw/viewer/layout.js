@@ -1,5 +1,5 @@
 // Computes where rows are, given a height. A drawn row is an entry: { row, who, y, h, lanes: [{ lane, y, h }], memory:
-// { y, h } or null, delta }. If all rows fit in the height, each has its jobs, lanes and memory. Otherwise rows get
+// { y, h } or null, delta }; each `named`th has room for its name. If all rows fit in the height, each has its jobs, lanes and memory. Otherwise rows get
 // lower, down to a fraction of a pixel; or, if `tall`, they keep their height and the picture scrolls.
 
 const RULER = 24, HEADING = 24, JOB = 22, LANE = 12, MEMORY = 30, GAP = 7, LOW = 6, TOP = 4; // LOW: lower rows touch
@@ -25,8 +25,8 @@ function layoutOf(timeline, height, look) {
   let y = headings ? 0 : TOP;
   for (const [p, entries] of panels.entries()) {
     if (headings) titles.push({ panel: p, y }), y += HEADING;
-    for (const e of entries) {
-      Object.assign(e, { y, h: job, panel: p, lanes: [], memory: null });
+    for (const [number, e] of entries.entries()) {
+      Object.assign(e, { number, y, h: job, panel: p, lanes: [], memory: null });
       y += job;
       for (const lane of e.delta ? [] : e.row.lanes.slice(1)) {
         e.lanes.push({ lane, y: y + k, h: (LANE - 1) * k });
@@ -42,7 +42,8 @@ function layoutOf(timeline, height, look) {
   }
   const shows = new Map(timeline.rows.map(row => [row, []])); // per row: its entries
   for (const e of all) shows.get(e.row).push(e);
-  return { entries: all, shows, titles, bottom: y, job, height: Math.min(height, RULER + Math.ceil(y)), left: 92 };
+  const named = panels[0].length > 1 ? Math.max(1, roundUp(14 / (panels[0][1].y - panels[0][0].y))) : 1;
+  return { entries: all, shows, named, titles, bottom: y, job, height: Math.min(height, RULER + Math.ceil(y)), left: 92 };
 }
 
 function entryAt(layout, y) { // the entry at a height, with its part: 'jobs', a lane, 'memory' or ''

@@ -2,6 +2,11 @@
 
 const escapeHtml = text => text.replace(/[&<>"]/g, c => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' })[c]);
 
+function roundUp(least) { // to 1, 2 or 5 times a power of ten
+  const power = 10 ** Math.floor(Math.log10(least));
+  return power * (least <= power ? 1 : least <= 2 * power ? 2 : least <= 5 * power ? 5 : 10);
+}
+
 function significant(x) { // 4 digits, as C's %.4g
   if (x !== 0 && Math.abs(x) < 1e-4) return x.toPrecision(4).replace(/\.?0*e/, 'e').replace(/e([+-])(\d)$/, 'e$10$2');
   return String(Number(x.toPrecision(4)));

@@ -4,7 +4,7 @@
 // A frame is { timeline, layout, mixers: [rows, the difference's rows], from, to, y, width, dpr, ink: colours, … };
 // times in ticks, sizes in CSS pixels. `place` has what is selected, in reach of it, or marked.
 
-const FONT = 'system-ui, sans-serif', MOST_ARROWS = 3000;
+const FONT = 'system-ui, sans-serif', MOST_ARROWS = 3000, NARROW = 9; // NARROW: pixels of an operation that an outline would hide
 
 const plotWidth = f => Math.max(1, f.width - f.layout.left - 8);
 const xAt = (f, t) => f.layout.left + ((t - f.from) / (f.to - f.from)) * plotWidth(f);
@@ -61,26 +61,30 @@ function paintMemory(c, f, entry) {
   if (limit !== null && limit <= top) level(limit, f.ink.css.alarm, []);
 }
 
-function paintBlocks(c, f, entry) { // outlines and names of a row's operations that have room for them
+function paintBlocks(c, f, entry) { // outlines, lines where there is no room for them, and names of a row's operations that have room for them
   const { start, end, flags } = f.timeline.ops, [first, last] = inSight(f, entry.row.lanes[0]);
   if (entry.h < 5 || last - first > plotWidth(f) / 3) return;
-  const palette = f.mixers[entry.delta ? 1 : 0].palette, outline = new Path2D(), frame = new Path2D(), wide = (f.to - f.from) / plotWidth(f);
+  const palette = f.mixers[entry.delta ? 1 : 0].palette, outline = new Path2D(), frame = new Path2D(), foot = new Path2D(), head = new Path2D(), wide = (f.to - f.from) / plotWidth(f);
   c.textAlign = 'center';
   c.textBaseline = 'middle';
   for (let i = first; i < last; i++) {
     const framed = entry.delta ? 0 : flags[i] & (CRITICAL | MOVED | REORDERED | ALONE), width = (end[i] - start[i]) / wide;
     if (width < 3 || !framed && (width < 9 || entry.h < 11)) continue;
     const b = boxIn(f, entry, i);
-    if (framed & CRITICAL) outline.rect(b.x + 1.5, b.y + 1, b.w - 2, b.h - 2);
-    if (framed & (MOVED | REORDERED)) frame.rect(b.x + 2.5, b.y + 2, b.w - 4, b.h - 4);
+    if (framed & CRITICAL && b.w < NARROW) foot.rect(b.x, b.y + b.h - 2, b.w, 2);
+    else if (framed & CRITICAL) outline.rect(b.x + 1.5, b.y + 1, b.w - 2, b.h - 2);
+    if (framed & (MOVED | REORDERED) && b.w < NARROW) head.rect(b.x, b.y, b.w, 2);
+    else if (framed & (MOVED | REORDERED)) frame.rect(b.x + 2.5, b.y + 2, b.w - 4, b.h - 4);
     if (framed & ALONE && b.w > 8) paintCorner(c, f, b);
     if (b.h >= 11 && b.w >= 9) paintName(c, f, i, b, palette.colours[palette.paint[i]]);
   }
   c.lineWidth = 1.8;
-  c.strokeStyle = f.ink.css.ink;
+  c.fillStyle = c.strokeStyle = f.ink.css.ink;
   c.stroke(outline);
-  c.strokeStyle = '#d55e00';
+  c.fill(foot);
+  c.fillStyle = c.strokeStyle = '#d55e00';
   c.stroke(frame);
+  c.fill(head);
 }
 
 function paintCorner(c, f, b) {

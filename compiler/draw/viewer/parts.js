@@ -13,7 +13,7 @@ const viewerHtml = `<div class="v-bar">
   <label class="v-only-memory" title="memory in use, under each row"><input type="checkbox" class="v-memory"> memory</label>
   <label class="v-only-many" title="rows high enough to read; scroll by dragging or with ↑ and ↓"><input type="checkbox" class="v-tall"> tall rows</label>
   <label class="v-only-shared" title="equal ranks share a row"><input type="checkbox" class="v-fold" checked> fold equal ranks</label>
-  <button type="button" data-key="w" aria-label="Zoom in">+</button><button type="button" data-key="s" aria-label="Zoom out">−</button><button type="button" data-key="0" title="all of the time (0)">All</button>
+  <span class="v-zoom"><button type="button" data-key="w" aria-label="Zoom in">+</button><button type="button" data-key="s" aria-label="Zoom out">−</button><button type="button" data-key="0" title="all of the time (0)">All</button></span>
 </div>
 <div class="v-stage" tabindex="0" role="application" aria-label="Timeline. w and s zoom, a and d pan, 0 shows all; full stop and comma go from operation to operation, left and right along dependencies, up and down between ranks; f goes to the selection, Escape leaves it. A table follows.">
   <canvas class="v-rows"></canvas><canvas class="v-map" title="all of the time: drag to move"></canvas><div class="v-view"></div>
@@ -40,12 +40,12 @@ function offer(host, timeline, layout, canRecompile) {
   show('shared', shared);
 }
 
-function legendHtml({ timeline, ink, mixers }, by) {
+function legendHtml({ timeline, ink, mixers, layout }, by) {
   const drawn = [...new Set(timeline.symbols.map(s => s[0]))].sort((a, b) => a - b), { kinds } = timeline;
   const key = (style, text) => `<span><i style="${style}"></i>${escapeHtml(text)}</span>`;
   const jobs = drawn.filter(k => by === 'op' || k === kinds.length - 1).map(k => key(`background:${kinds[k][2]}`, `${kinds[k][0]} ${kinds[k][1]}`.trim()));
   if (by !== 'op') jobs.unshift(key('background:linear-gradient(90deg,#295c8f,#8f2929,#298f4a)', `a hue per ${by === 'mb' ? 'microbatch' : 'stage'}, dark forward`));
-  const { top, limit } = timeline, curves = timeline.rows.some(row => row.memory.time.length > 0), flags = f => timeline.ops.flags.some(v => v & f);
+  const { top, limit } = timeline, curves = layout.entries.some(e => e.memory), flags = f => timeline.ops.flags.some(v => v & f);
   const more = [key(`background:rgb(${ink.idle.map(Math.round)})`, 'idle'), key('border:2px solid var(--ink)', 'critical path')];
   if (timeline.panels > 1) {
     more.push(key('background:#99c7e0', 'faded: unchanged but for its time'));

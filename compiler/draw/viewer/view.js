@@ -66,10 +66,14 @@ function makeView(host, options) {
     f.ink = inkOf(host, printing);
     f.mixers = [makeMixer(f.timeline, paletteOf(f.timeline, look.by, f.ink.paper))];
     if (f.timeline.panels > 1) f.mixers.push(makeMixer(f.timeline, shiftPalette(f.timeline)));
-    parts.legend.innerHTML = legendHtml(f, look.by);
+    explainColours();
     mapped = '';
     frames.forget();
     ask();
+  }
+
+  function explainColours() {
+    if (f.ink) parts.legend.innerHTML = legendHtml(f, look.by);
   }
 
   function arrange() { // places rows for the current size
@@ -77,9 +81,10 @@ function makeView(host, options) {
     f.width = stage.clientWidth;
     f.dpr = dpr();
     f.layout = layoutOf(f.timeline, Math.max(140, Math.floor(printing ? 560 : options.height())), look);
-    if (f.width < 500) f.layout.left = 70;
+    f.layout.left = marginOf(c, f);
     scroll(f.y);
     parts.memory.checked = f.layout.entries.some(e => e.memory);
+    explainColours();
     mapped = '';
     frames.forget();
     ask();

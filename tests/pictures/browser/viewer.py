@@ -252,6 +252,28 @@ def mixes():
     # More operations in one row than a window has pixels, drawn as averages.
     page("long", "schedules/1f1b.lua", "-D", "workers=2", "-D", "batches=8000")
     expect("8,000 microbatches: the mixed colour", True, close(mixed, colour(12000, 0), 3))
+    b.value("new Promise(done => setTimeout(done, 1000))")
+    b.press("w")
+    painted()
+    expect("the same once sums are ready", (True, True), (b.value("view.frame.mixers[0].sums.size > 0"), close(mixed, colour(12000, 0), 3)))
+
+
+def pans():
+    """After pans, which reuse the pixels of the frame before, the picture is the one that a new frame gives."""
+    pixels = "[...view.parts.rows.getContext('2d').getImageData(0, 0, view.parts.rows.width, view.parts.rows.height).data]"
+    for name, *args in (("pan", "schedules/1f1b.lua", "-D", "workers=24", "-D", "batches=48"), ("pan-diff", "schedules/gpipe.lua", "schedules/1f1b.lua")):
+        page(name, *args, command="diff" if "diff" in name else "show")
+        for _ in range(4):
+            b.press("w")
+        x, y, w, h = b.box("view.parts.rows")
+        for dx in (37, 211, -90, -300, 64):
+            b.mouse("mouseWheel", x + w / 2, y + 80, deltaX=dx, deltaY=0)
+            painted()
+        b.value(f"window.panned = {pixels}")
+        b.value("view.parts.by.dispatchEvent(new Event('change'))")
+        painted()
+        off = b.value(f"(now => panned.filter((v, i) => Math.abs(v - now[i]) > 8).length)({pixels})")
+        expect(f"{name}: values of pixels that differ after pans", 0, off)
 
 
 def folds():
@@ -363,7 +385,7 @@ def joined():
     expect("and names its root", "root: 3F7", lines[-1].split(":")[0] + ":" + lines[-1].split(":")[1])
 
 
-parts = (opens, pointing, moves, finds, measures, mixes, folds, needs, labels, words, without, prints, looks, joined)
+parts = (opens, pointing, moves, finds, measures, mixes, pans, folds, needs, labels, words, without, prints, looks, joined)
 try:
     b.size(1440, 900)
     for part in parts:
