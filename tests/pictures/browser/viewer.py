@@ -303,6 +303,13 @@ def needs():
     expect("every job's needs", [], wrong)
 
 
+def circles():
+    """The same circle as in tests/unit/test_view_times.c: two operations that need each other."""
+    page("circles", "schedules/1f1b.lua")
+    expect("a circle of needs ends", [0, 1, 2, 3], b.value("""(() => { const t = { at: [0, 1, 2], op: [1, 0], tensor: [-1, -1], sent: [0, 0], arrived: [0, 0], start: [0, 0], end: [0, 0],
+        gap: [0, -1], length: [2, 2] }; settleAll(t, [{ first: 0, end: 1 }, { first: 1, end: 2 }]); return [...t.start, ...t.end]; })()"""))
+
+
 def labels():
     page("labels", "schedules/zbv.lua", "-D", "workers=8", "-D", "batches=16")
     b.value("""(() => { window.fonts = new Set(); const draw = CanvasRenderingContext2D.prototype.fillText;
@@ -385,7 +392,7 @@ def joined():
     expect("and names its root", "root: 3F7", lines[-1].split(":")[0] + ":" + lines[-1].split(":")[1])
 
 
-parts = (opens, pointing, moves, finds, measures, mixes, pans, folds, needs, labels, words, without, prints, looks, joined)
+parts = (opens, pointing, moves, finds, measures, mixes, pans, folds, needs, circles, labels, words, without, prints, looks, joined)
 try:
     b.size(1440, 900)
     for part in parts:
