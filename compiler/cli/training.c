@@ -2,10 +2,10 @@
 #include "training.h"
 #include "../../runtime/store/import.h"
 #include "../../runtime/units/unit_check.h"
+#include "cuda_library.h"
 #include "passes/layers.h"
 #include "passes/runtime_program.h"
 #include "unit_library.h"
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -51,20 +51,6 @@ static void introduce(void *context) {
     fflush(stdout);
     if (introduction->notes.n > 0)
         fwrite(introduction->notes.s, 1, introduction->notes.n, stderr);
-}
-
-/* Loads the CUDA library from the program's folder, or from lib/ under its prefix; PIANOLA_CUDA overrides both. */
-static cuda_train_function *cuda_library(void) {
-    char self[4096];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[n > 0 ? n : 0] = 0;
-    char *slash = strrchr(self, '/'), *dir = format("%.*s", slash ? (int)(slash - self) : 0, self);
-    const char *named = getenv("PIANOLA_CUDA"), *beside = format("%s/libpianola-cuda.so", dir);
-    const char *path = named ? named : access(beside, F_OK) == 0 ? beside : format("%s/../lib/libpianola-cuda.so", dir);
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL), *train = library ? dlsym(library, "cuda_train") : NULL;
-    if (!train)
-        die("--device cuda needs its own library: %s; `make gpu` builds it if nvcc is installed", dlerror());
-    return (cuda_train_function *)(uintptr_t)train;
 }
 
 static char **train_on_cuda(const struct rt_run *run, struct cuda_run *cuda) {

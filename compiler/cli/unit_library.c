@@ -4,6 +4,7 @@
 #include "base/path.h"
 #include "base/read_file.h"
 #include "base/text.h"
+#include "cuda_library.h"
 #include "files.h"
 #include "formats/formats.h"
 #include "unit_text.h"
@@ -259,6 +260,8 @@ static void check_own_data(const struct model *m) {
 
 void open_units(const struct model *m, bool cuda) {
     check_own_data(m);
+    if (cuda && m->nfiles > 0)
+        cuda_library(); /* whose functions units may import */
     for (int i = 0; i < m->nfiles; i++)
         if (!m->files[i].unit->code->run[UNIT_FORWARD])
             open_unit(m, &m->files[i], cuda);

@@ -37,8 +37,7 @@ void cuda_store(void *device, const void *host, size_t bytes) {
     CUDA(cudaStreamSynchronize(cudaStreamLegacy));
 }
 
-/* Returns a driver function, found through the runtime, so that the library loads without a driver. */
-static void *driver(const char *name) {
+void *cuda_driver(const char *name) {
     void *call = NULL;
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSuccess;
     CUDA(cudaGetDriverEntryPointByVersion(name, &call, 12000, cudaEnableDefault, &found));
@@ -50,7 +49,7 @@ static void *driver(const char *name) {
 /* Writes a word. The driver's error codes are the runtime's. */
 static CUresult write_word(cudaStream_t stream, uint32_t *word, uint32_t value) {
     static decltype(&cuStreamWriteValue32) write;
-    write = write ? write : (decltype(write))driver("cuStreamWriteValue32");
+    write = write ? write : (decltype(write))cuda_driver("cuStreamWriteValue32");
     return write(stream, (CUdeviceptr)(uintptr_t)word, value, CU_STREAM_WRITE_VALUE_DEFAULT);
 }
 
@@ -65,7 +64,7 @@ bool cuda_writes_word(cudaStream_t stream, uint32_t *word) { return write_word(s
 void cuda_take_word(cudaStream_t stream, uint32_t *word, uint32_t value, bool flush) {
     static decltype(&cuStreamBatchMemOp) batch;
     CUstreamBatchMemOpParams both[2] = {};
-    batch = batch ? batch : (decltype(batch))driver("cuStreamBatchMemOp");
+    batch = batch ? batch : (decltype(batch))cuda_driver("cuStreamBatchMemOp");
     both[0].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
     both[0].waitValue.address = (CUdeviceptr)(uintptr_t)word;
     both[0].waitValue.value = value;

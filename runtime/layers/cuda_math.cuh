@@ -80,6 +80,8 @@ static inline void cuda_backward(const struct rt_model *m, const struct rt_stage
 #define CUDA(call) cuda_must(call, #call)
 /* device_cuda.cu: returns whether there is code for the device's architecture, and if not, why. */
 bool cuda_fits(const struct cudaDeviceProp *device, char *why, size_t nwhy);
+/* device_cuda.cu: returns a driver function, found through the runtime, so that the library loads without a driver. */
+void *cuda_driver(const char *name);
 /* Copies host memory to device memory, and returns when it is there for all streams. cudaMemcpy of pageable memory
  * returns once the data is staged, while the copy to the device may still be under way (CUDA Runtime API, "API
  * synchronization behavior"), and non-blocking streams do not wait for the copy's stream. */

@@ -5,8 +5,14 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifdef __CUDACC__
+#define HASH_ON_BOTH static inline __host__ __device__
+#else
+#define HASH_ON_BOTH static inline
+#endif
+
 /* Returns a well mixed function of (a, b): SplitMix64 (Steele, Lea & Flood 2014). */
-static inline uint64_t host_hash(uint64_t a, uint64_t b) {
+HASH_ON_BOTH uint64_t host_hash(uint64_t a, uint64_t b) {
     uint64_t z = a + (b + 1) * 0x9E3779B97F4A7C15u;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;

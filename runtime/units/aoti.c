@@ -27,7 +27,7 @@ void aoti_fail(const char *fmt, ...) {
 
 /* ---- tensors ---- */
 
-static int64_t element_bytes(int32_t dtype) {
+int64_t aoti_element_bytes(int32_t dtype) {
     switch (dtype) {
     case UINT8:
     case INT8:
@@ -43,7 +43,7 @@ static int64_t element_bytes(int32_t dtype) {
     }
 }
 
-static int64_t elements_of(const struct aoti_tensor *t) {
+int64_t aoti_elements(const struct aoti_tensor *t) {
     int64_t n = 1;
     for (int32_t i = 0; i < t->dims; i++)
         n *= t->size[i];
@@ -55,7 +55,7 @@ static int64_t span_bytes(const struct aoti_tensor *t) {
     int64_t last = 0;
     for (int32_t i = 0; i < t->dims; i++)
         last += (t->size[i] - 1) * t->stride[i];
-    return elements_of(t) == 0 ? 0 : (last + 1) * element_bytes(t->dtype);
+    return aoti_elements(t) == 0 ? 0 : (last + 1) * aoti_element_bytes(t->dtype);
 }
 
 void aoti_begin(struct aoti_state *state, void *pool, int32_t n) {
@@ -70,6 +70,9 @@ void aoti_begin(struct aoti_state *state, void *pool, int32_t n) {
 }
 
 void aoti_end(void) { current = NULL; }
+struct aoti_state *aoti_current(void) {
+    return current;
+}
 
 /* Returns a new tensor without memory. */
 static handle take_tensor(int32_t dtype, int64_t dims, const int64_t *size, const int64_t *stride) {
@@ -116,6 +119,27 @@ handle aoti_allocate(int32_t dtype, int64_t dims, const int64_t *size, const int
     return t;
 }
 
+handle aoti_tensor_like(const struct aoti_tensor *t) {
+    int64_t stride[AOTI_DIMS], next = 1;
+    bool done[AOTI_DIMS] = {false};
+    for (int32_t k = 0; k < t->dims; k++) {
+        int32_t least = -1;
+        for (int32_t d = t->dims - 1; d >= 0; d--)
+            if (!done[d] && (least < 0 || t->stride[d] < t->stride[least]))
+                least = d;
+        done[least] = true;
+        stride[least] = next;
+        next *= t->size[least];
+    }
+    return aoti_allocate(t->dtype, t->dims, t->size, stride);
+}
+
+handle aoti_rows_like(const struct aoti_tensor *t) {
+    const int64_t heads = t->size[1], rows = t->size[2], columns = t->size[3];
+    const int64_t stride[] = {rows * heads * columns, columns, heads * columns, 1};
+    return aoti_allocate(FLOAT32, 4, t->size, stride);
+}
+
 static void put_back(handle t) {
     t->next = current->free;
     current->free = t;
@@ -135,37 +159,37 @@ void aoti_delete(handle t) {
 
 /* ---- replay ---- */
 
-struct replay {
-    const struct aoti_graph *graph;
-    const struct pianola_unit_call *call;
-};
-
-static char *place_in_call(const struct replay *replay, struct aoti_place place) {
+static char *place_in_call(const struct aoti_replay *replay, struct aoti_place place) {
     const struct pianola_unit_call *c = replay->call;
     /* clang-format off */
     const void *base[] = {
         [AOTI_X] = c->x, [AOTI_Y] = c->y, [AOTI_STASH] = c->stash, [AOTI_EXTRA] = c->extra, [AOTI_WORK] = c->work,
         [AOTI_W] = c->w, [AOTI_FROZEN] = c->frozen, [AOTI_DW] = c->dw, [AOTI_DY] = c->dy, [AOTI_DX] = c->dx,
-        [AOTI_CONSTANT] = replay->graph->constants,
+        [AOTI_CONSTANT] = replay->constants,
     };
     /* clang-format on */
     return (char *)(uintptr_t)base[place.space] + place.offset;
 }
 
-/* Returns whether an allocation goes to its spare place in work: a dx that the call lacks, or a gradient that is added
- * to dw afterwards. */
-static bool is_spare(const struct replay *replay, const struct aoti_allocation *a) {
-    return (a->place.space == AOTI_DX && !replay->call->dx) ||
-           (a->place.space == AOTI_DW && replay->call->add && a->spare >= 0);
+/* Returns whether a gradient of a parameter is computed in work: it is added to dw afterwards, or its place in dw does
+ * not suit a GPU. */
+static bool is_spare_gradient(const struct aoti_replay *replay, const struct aoti_allocation *a) {
+    const bool suits = !replay->graph->code || a->place.offset % AOTI_AT_ONCE == 0;
+    return a->place.space == AOTI_DW && a->spare >= 0 && (replay->call->add || !suits);
 }
 
-static char *allocation_in_call(const struct replay *replay, int32_t i) {
+/* Returns whether an allocation lies in work although its place is elsewhere; the call may have no dx for it. */
+static bool is_spare(const struct aoti_replay *replay, const struct aoti_allocation *a) {
+    return (a->place.space == AOTI_DX && !replay->call->dx) || is_spare_gradient(replay, a);
+}
+
+static char *allocation_in_call(const struct aoti_replay *replay, int32_t i) {
     const struct aoti_allocation *a = &replay->graph->tape[i];
     return is_spare(replay, a) ? (char *)replay->call->work + a->spare : place_in_call(replay, a->place);
 }
 
 static bool replay_adds(struct aoti_state *state, int32_t allocation) {
-    const struct replay *replay = state->self;
+    const struct aoti_replay *replay = state->self;
     const struct aoti_allocation *a = &replay->graph->tape[allocation];
     return a->place.space == AOTI_DW && replay->call->add && !is_spare(replay, a);
 }
@@ -178,7 +202,7 @@ bool aoti_adds(const struct aoti_tensor *out) {
 
 /* Returns the planned place of the next allocation. */
 static char *replay_place(struct aoti_state *state, int64_t bytes) {
-    const struct replay *replay = state->self;
+    const struct aoti_replay *replay = state->self;
     const struct aoti_graph *graph = replay->graph;
     const int32_t i = state->allocations;
     if (i == graph->allocations || graph->tape[i].bytes != bytes)
@@ -211,48 +235,60 @@ static void draw_uniform(const struct aoti_graph *graph, const struct pianola_un
         number[i] = (float)(host_hash(*call->seed, (uint64_t)i) >> 40) * 0x1p-24f;
 }
 
-/* Adds the gradients that lie in work. */
-static void add_spare_gradients(const struct replay *replay) {
+const struct aoti_allocation *aoti_spare_gradient(const struct aoti_replay *replay, const struct aoti_allocation *from,
+                                                  float **dw, const float **more) {
     const struct aoti_graph *graph = replay->graph;
-    if (!replay->call->add)
-        return;
-    for (const struct aoti_allocation *a = graph->tape; a < graph->tape + graph->allocations; a++) {
-        const bool adds = a->place.space == AOTI_DW && is_spare(replay, a);
-        float *restrict dw = (void *)place_in_call(replay, a->place);
-        const float *restrict more = (const void *)((const char *)replay->call->work + a->spare);
-        for (int64_t i = 0; adds && i < a->bytes / 4; i++)
-            dw[i] += more[i];
-    }
+    for (const struct aoti_allocation *a = from; a < graph->tape + graph->allocations; a++)
+        if (is_spare_gradient(replay, a)) {
+            *dw = (void *)place_in_call(replay, a->place);
+            *more = (const void *)((const char *)replay->call->work + a->spare);
+            return a;
+        }
+    return NULL;
 }
 
 enum { MOST_INPUTS = 256, MOST_OUTPUTS = 128 };
 
-void aoti_run(const struct aoti_graph *graph, const struct pianola_unit_call *call) {
-    struct replay replay = {graph, call};
-    struct aoti_state state = {.name = graph->name, .place = replay_place, .adds = replay_adds, .self = &replay};
+void aoti_replay(const struct aoti_replay *replay, struct aoti_state *state, void *pool) {
+    const struct aoti_graph *graph = replay->graph;
     handle in[MOST_INPUTS], out[MOST_OUTPUTS];
-    aoti_begin(&state, (char *)call->work + graph->pool, graph->tensors);
+    state->name = graph->name;
+    state->place = replay_place;
+    state->adds = replay_adds;
+    state->self = (void *)(uintptr_t)replay;
+    aoti_begin(state, pool, graph->tensors);
+    if (graph->inputs > MOST_INPUTS || graph->outputs > MOST_OUTPUTS)
+        aoti_fail("it has %d inputs and %d outputs; at most %d and %d are supported", graph->inputs, graph->outputs,
+                  MOST_INPUTS, MOST_OUTPUTS);
+    for (int32_t i = 0; i < graph->inputs; i++)
+        in[i] = aoti_operand(place_in_call(replay, graph->input[i].place), &graph->input[i]);
+    if (graph->run(in, out) != 0)
+        aoti_fail("it failed");
+    if (state->allocations != graph->allocations)
+        aoti_fail("it made %d allocations, and %d when the model was exported; export it again", state->allocations,
+                  graph->allocations);
+    for (int32_t i = 0; i < graph->outputs; i++)
+        if (out[i]->data != allocation_in_call(replay, graph->output[i]))
+            aoti_fail("output %d is not where it was when the model was exported; export it again", i);
+    aoti_end();
+}
+
+void aoti_run(const struct aoti_graph *graph, const struct pianola_unit_call *call) {
+    const struct aoti_replay replay = {graph, call, graph->constants};
+    struct aoti_state state = {.name = graph->name};
+    float *dw;
+    const float *more;
+    current = &state; /* for errors */
     if (!has_level(graph->machine))
         aoti_fail(
             "it is compiled for %s processors, and this one lacks their instructions; export the model again with "
             "another --machine",
             graph->machine);
-    if (graph->inputs > MOST_INPUTS || graph->outputs > MOST_OUTPUTS)
-        aoti_fail("it has %d inputs and %d outputs; at most %d and %d are supported", graph->inputs, graph->outputs,
-                  MOST_INPUTS, MOST_OUTPUTS);
     draw_uniform(graph, call);
-    for (int32_t i = 0; i < graph->inputs; i++)
-        in[i] = aoti_operand(place_in_call(&replay, graph->input[i].place), &graph->input[i]);
-    if (graph->run(in, out) != 0)
-        aoti_fail("it failed");
-    if (state.allocations != graph->allocations)
-        aoti_fail("it made %d allocations, and %d when the model was exported; export it again", state.allocations,
-                  graph->allocations);
-    for (int32_t i = 0; i < graph->outputs; i++)
-        if (out[i]->data != allocation_in_call(&replay, graph->output[i]))
-            aoti_fail("output %d is not where it was when the model was exported; export it again", i);
-    aoti_end();
-    add_spare_gradients(&replay);
+    aoti_replay(&replay, &state, (char *)call->work + graph->pool);
+    for (const struct aoti_allocation *a = graph->tape; (a = aoti_spare_gradient(&replay, a, &dw, &more)); a++)
+        for (int64_t i = 0; i < a->bytes / 4; i++)
+            dw[i] += more[i];
 }
 
 /* ---- what graphs import: constants and properties ---- */
@@ -261,6 +297,7 @@ void aoti_run(const struct aoti_graph *graph, const struct pianola_unit_call *ca
     type aoti_torch_##name(void);                                                                                      \
     type aoti_torch_##name(void) { return value; }
 CONSTANT(device_type_cpu, int32_t, 0)
+CONSTANT(device_type_cuda, int32_t, 1)
 CONSTANT(dtype_uint8, int32_t, UINT8)
 CONSTANT(dtype_int8, int32_t, INT8)
 CONSTANT(dtype_int16, int32_t, INT16)
@@ -282,13 +319,13 @@ CONSTANT(grad_mode_is_enabled, bool, false)
     }
 GETTER(data_ptr, void *, t->data)
 GETTER(storage_size, int64_t, t->owner->bytes)
-GETTER(storage_offset, int64_t, (t->data - t->owner->data) / element_bytes(t->dtype))
+GETTER(storage_offset, int64_t, (t->data - t->owner->data) / aoti_element_bytes(t->dtype))
 GETTER(dim, int64_t, t->dims)
-GETTER(numel, int64_t, elements_of(t))
+GETTER(numel, int64_t, aoti_elements(t))
 GETTER(sizes, int64_t *, t->size)
 GETTER(strides, int64_t *, t->stride)
 GETTER(dtype, int32_t, t->dtype)
-GETTER(device_type, int32_t, 0 * t->dims)
+GETTER(device_type, int32_t, t ? current->device_type : 0)
 GETTER(device_index, int32_t, 0 * t->dims)
 
 int32_t aoti_torch_get_size(handle t, int64_t d, int64_t *out) {
@@ -317,7 +354,7 @@ int32_t aoti_torch_empty_strided(int64_t dims, const int64_t *size, const int64_
 }
 int32_t aoti_torch__reinterpret_tensor(handle t, int64_t dims, const int64_t *size, const int64_t *stride,
                                        int64_t offset, handle *out) {
-    *out = view(t, offset * element_bytes(t->dtype), t->dtype, dims, size, stride);
+    *out = view(t, offset * aoti_element_bytes(t->dtype), t->dtype, dims, size, stride);
     return OK;
 }
 int32_t aoti_torch_new_tensor_handle(handle t, handle *out) {
@@ -330,7 +367,11 @@ int32_t aoti_torch_delete_tensor_object(handle t) {
 }
 
 void aoti_copy(handle to, const struct aoti_tensor *from) {
-    const int64_t n = elements_of(to), bytes = element_bytes(to->dtype);
+    if (current->copy) {
+        current->copy(current, to, from);
+        return;
+    }
+    const int64_t n = aoti_elements(to), bytes = aoti_element_bytes(to->dtype);
     int64_t at[AOTI_DIMS] = {0};
     for (int64_t k = 0; k < n; k++) {
         int64_t i = 0, j = 0;
@@ -361,6 +402,10 @@ int32_t aoti_torch_clone(handle t, handle *out) {
     *out = aoti_allocate(t->dtype, t->dims, t->size, t->stride);
     aoti_copy(*out, t);
     return OK;
+}
+int32_t aoti_torch_clone_preserve_strides(handle t, handle *out) { return aoti_torch_clone(t, out); }
+void aoti_torch_warn(const char *function, const char *file, uint32_t line, const char *what) {
+    (void)function, (void)file, (void)line, (void)what;
 }
 int32_t aoti_torch_copy_(handle to, handle from, int32_t non_blocking) {
     (void)non_blocking;

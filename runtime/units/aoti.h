@@ -47,11 +47,13 @@ struct aoti_tensor;
 /* A compiled graph: reads `in`, and sets `out` to new tensors. Returns 0, or another number if it fails. */
 typedef int aoti_function(struct aoti_tensor **in, struct aoti_tensor **out);
 
+struct aoti_code;
 struct aoti_graph {
     const char *name;    /* the unit's function, for errors */
-    const char *machine; /* the processors for which it is compiled: x86-64, x86-64-v3 or x86-64-v4 */
+    const char *machine; /* the processors for which it is compiled: x86-64, x86-64-v3 or x86-64-v4; GPUs: sm_90 etc. */
     aoti_function *run;
-    const char *constants;
+    const char *constants;  /* on the host */
+    struct aoti_code *code; /* GPUs: the unit's kernels */
     const struct aoti_input *input;
     const struct aoti_allocation *tape;
     const int32_t *output; /* the outputs' numbers on the tape */
@@ -62,6 +64,37 @@ struct aoti_graph {
 };
 enum { AOTI_RECORD = 192 };
 
+/* A kernel that Triton has compiled. function: the driver's handle once it is loaded. */
+struct aoti_kernel {
+    const char *name;
+    const void *cubin; /* machine code */
+    const char *ptx;   /* the same for GPUs that the machine code does not fit */
+    int32_t shared;    /* bytes of dynamic shared memory */
+    void *function;
+};
+/* The code of a unit for GPUs. All its kernels and constants are loaded before the first of its functions runs. */
+struct aoti_code {
+    const char *unit;
+    struct aoti_kernel *kernel;
+    const char *constants;
+    int64_t kernels, bytes; /* bytes: of the constants */
+    void *on_device;        /* the constants there, once they are loaded */
+    bool loaded;
+};
+
 /* Runs a graph on a call's operands. An error names the graph and ends the process. */
+#ifdef __cplusplus
+extern "C" {
+#endif
 void aoti_run(const struct aoti_graph *graph, const struct pianola_unit_call *call);
+/* Does the same on a GPU: enqueues the graph's work on the call's stream. Only libpianola-cuda has it. */
+void aoti_run_cuda(const struct aoti_graph *graph, const struct pianola_unit_call *call);
+
+/* For the code of units on GPUs: the stream of the graph that runs; and a launch on it. warps: of a block. arguments:
+ * the address of each, in order. */
+void *aoti_current_stream(void);
+void aoti_launch(const struct aoti_kernel *kernel, const uint32_t grid[3], uint32_t warps, void **arguments);
+#ifdef __cplusplus
+}
+#endif
 #endif

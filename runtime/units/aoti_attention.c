@@ -114,28 +114,12 @@ static void multiply_keys(const struct attention *a, const struct block *b, cons
             for (int64_t first_ = 0, once_; first_ < (a).queries; first_ += QUERIES)                                   \
                 for (struct block b = (once_ = 1, block_of(&(a), batch_, head_, first_)); once_; once_ = 0)
 
-/* Returns a tensor whose elements lie in the order of t's strides, as PyTorch's empty_like does. */
-static handle tensor_like(const struct aoti_tensor *t) {
-    int64_t stride[AOTI_DIMS], next = 1;
-    bool done[AOTI_DIMS] = {false};
-    for (int32_t k = 0; k < t->dims; k++) {
-        int32_t least = -1;
-        for (int32_t d = t->dims - 1; d >= 0; d--)
-            if (!done[d] && (least < 0 || t->stride[d] < t->stride[least]))
-                least = d;
-        done[least] = true;
-        stride[least] = next;
-        next *= t->size[least];
-    }
-    return aoti_allocate(t->dtype, t->dims, t->size, stride);
-}
-
 int32_t aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu(handle q, handle k, handle v, double dropout,
                                                                    int32_t causal, handle *mask, double *scale,
                                                                    handle *out, handle *lse) {
     const struct attention a = attention_of(q, k, v, dropout, causal, mask, scale);
     const int64_t size[] = {a.batches, a.heads, a.queries}, stride[] = {a.queries * a.heads, 1, a.heads};
-    *out = tensor_like(q);
+    *out = aoti_tensor_like(q);
     *lse = aoti_allocate(FLOAT32, 3, size, stride);
     handle scratch = scores_of(&a);
     float *scores = (float *)(void *)scratch->data, *sums = (float *)(void *)(*lse)->data;
@@ -156,13 +140,6 @@ int32_t aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu(handle q, han
 }
 
 /* ---- backward ---- */
-
-/* Returns a gradient in PyTorch's layout: batches, rows, heads, columns. */
-static handle gradient_like(const struct aoti_tensor *t) {
-    const int64_t heads = t->size[1], rows = t->size[2], columns = t->size[3];
-    const int64_t stride[] = {rows * heads * columns, columns, heads * columns, 1};
-    return aoti_allocate(FLOAT32, 4, t->size, stride);
-}
 
 /* Turns a row of scores (p) into probabilities, and the gradient of the probabilities (dp) into the gradient of the
  * scores before they were scaled. */
@@ -189,9 +166,9 @@ int32_t aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu_backward(hand
                                                                             int32_t causal, handle *mask, double *scale,
                                                                             handle *dq, handle *dk, handle *dv) {
     const struct attention a = attention_of(q, k, v, dropout, causal, mask, scale);
-    *dq = gradient_like(q);
-    *dk = gradient_like(k);
-    *dv = gradient_like(v);
+    *dq = aoti_rows_like(q);
+    *dk = aoti_rows_like(k);
+    *dv = aoti_rows_like(v);
     memset((*dk)->data, 0, (size_t)(*dk)->bytes);
     memset((*dv)->data, 0, (size_t)(*dv)->bytes);
     handle scratch[] = {scores_of(&a), scores_of(&a)};

@@ -3,21 +3,10 @@
 #include "layers/product.h"
 #include <string.h>
 
-static struct grid grid_of(const struct aoti_tensor *t, int64_t batch) {
-    const int32_t d = t->dims - 2;
-    float *at = (float *)(void *)t->data + (d > 0 ? batch * t->stride[0] : 0);
-    return (struct grid){at, t->stride[d], t->stride[d + 1]};
-}
-
-/* Returns whether a row's elements lie side by side. A dimension of size 1 may have any stride. */
-static bool has_rows(struct grid g, int64_t rows, int64_t columns) {
-    return (g.right == 1 || columns == 1) && (g.down >= columns || rows == 1);
-}
-
 static struct matrix matrix_of(struct grid g, int64_t rows, int64_t columns) {
-    if (has_rows(g, rows, columns))
+    if (aoti_has_rows(g, rows, columns))
         return plain(g.at, (int)(rows == 1 ? columns : g.down));
-    if (has_rows(transposed_grid(g), columns, rows))
+    if (aoti_has_rows(transposed_grid(g), columns, rows))
         return turned(g.at, (int)(columns == 1 ? rows : g.right));
     return (struct matrix){NULL, 0, false};
 }
@@ -35,13 +24,13 @@ static void slow_product(struct grid c, struct grid a, struct grid b, const int6
 }
 
 void aoti_multiply(struct grid c, struct grid a, struct grid b, const int64_t size[3], struct plus plus) {
-    if (!has_rows(c, size[0], size[1]) && has_rows(transposed_grid(c), size[1], size[0]) && !plus.bias) {
+    if (!aoti_has_rows(c, size[0], size[1]) && aoti_has_rows(transposed_grid(c), size[1], size[0]) && !plus.bias) {
         const int64_t swapped[] = {size[1], size[0], size[2]};
         aoti_multiply(transposed_grid(c), transposed_grid(b), transposed_grid(a), swapped, plus);
         return;
     }
     const struct matrix left = matrix_of(a, size[0], size[2]), right = matrix_of(b, size[2], size[1]);
-    if (has_rows(c, size[0], size[1]) && left.at && right.at && size[2] > 0)
+    if (aoti_has_rows(c, size[0], size[1]) && left.at && right.at && size[2] > 0)
         host_product((struct product){.m = (int)size[0],
                                       .n = (int)size[1],
                                       .k = (int)size[2],
@@ -63,7 +52,7 @@ static void multiply_all(handle c, handle a, handle b, struct plus plus) {
         aoti_fail("it multiplies tensors that are not fp32 matrices, which is not supported");
     const int64_t size[] = {c->size[d], c->size[d + 1], a->size[d + 1]};
     for (int64_t i = 0, n = d > 0 ? c->size[0] : 1; i < n; i++)
-        aoti_multiply(grid_of(c, i), grid_of(a, i), grid_of(b, i), size, plus);
+        aoti_multiply(aoti_grid(c, i), aoti_grid(a, i), aoti_grid(b, i), size, plus);
 }
 
 int32_t aoti_torch_cpu_mm_out(handle out, handle a, handle b) {

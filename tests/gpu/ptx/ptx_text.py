@@ -1,7 +1,8 @@
-"""Reads the PTX that nvcc writes: kernels, their parameters, shared variables, registers and instructions.
+"""Reads the PTX that nvcc and Triton write: kernels, their parameters, shared variables, registers and instructions.
 
 Sections refer to NVIDIA's "Parallel Thread Execution ISA", 8.x and 9.0. Unknown text ends the run with its line.
 """
+import math
 import re
 
 BYTES = {'pred': 1, 'u8': 1, 's8': 1, 'b8': 1, 'u16': 2, 's16': 2, 'b16': 2, 'bf16': 2, 'u32': 4, 's32': 4, 'b32': 4,
@@ -22,13 +23,14 @@ class Instruction:
 
 
 class Kernel:
-    """params: name to (offset, bytes); params_bytes: their total. statements: the lines of its body, with their
+    """params: name to (offset, bytes); params_bytes: their total; pointers: names of those that are declared as
+    pointers; threads: of a block, or None. statements: the lines of its body, with their
     numbers. Set by parse(): registers: name to type. shared: the static variables that it names, (name, alignment,
     bytes). dynamic: the name of the array after them, or None. labels: name to index in code."""
 
     def __init__(self, name, path, variables):
         self.name, self.path, self.variables, self.params, self.params_bytes = name, path, variables, {}, 0
-        self.statements, self.registers = [], {}
+        self.statements, self.registers, self.pointers, self.threads = [], {}, set(), None
         self.shared, self.dynamic, self.code, self.labels = [], None, [], {}
 
     def parse(self):
@@ -95,13 +97,19 @@ def _parameters(kernel, text):
         offset = aligned(kernel.params_bytes, int(align or BYTES[kind]))
         kernel.params[name] = (offset, size)
         kernel.params_bytes = offset + size
+        if '.ptr' in part:
+            kernel.pointers.add(name)
 
 
 def read(path):
     """Returns the kernels of a file, by mangled name. Their bodies are parsed when needed."""
     kernels, variables, kernel, header, body = {}, {}, None, None, False
+    section = False  # of debugging information, which has braces of its own
     for line, text in enumerate(open(path), 1):
         text = text.split('//', 1)[0].strip()
+        if section or text.startswith('.section'):
+            section = '}' not in text
+            continue
         if kernel is None:
             if text.startswith(('.shared', '.extern .shared')):
                 name, *rest = _shared(text.rstrip(';'))
@@ -109,7 +117,8 @@ def read(path):
             elif re.match(r'(\.visible\s+|\.weak\s+)?\.entry', text):
                 kernel, body = Kernel(re.search(r'\.entry\s+([\w$]+)', text).group(1), path, variables), False
                 header = text.split('(', 1)[1] if '(' in text else ''
-            elif text and not text.startswith(('.version', '.target', '.address_size')):
+            # libdevice leaves a string that no instruction names
+            elif text and not text.startswith(('.version', '.target', '.address_size', '.file', '.global .align 1 .b8 _$_str')):
                 raise Unknown(f'{path}:{line}: {text}')
             continue
         if not body:  # parameters, then .maxntid and other directives, which only ptxas needs
@@ -118,12 +127,14 @@ def read(path):
                 if ')' in header:
                     _parameters(kernel, header.split(')')[0])
                     header = None
+            if text.startswith('.reqntid'):
+                kernel.threads = math.prod(int(n) for n in text.split(None, 1)[1].split(','))
             if text == '{':
                 body = True
             continue
         if text == '}':
             kernels[kernel.name], kernel = kernel, None
-        elif text:
+        elif text and not text.startswith('.loc'):
             kernel.statements.append((line, text))
     return kernels
 

@@ -72,9 +72,17 @@ cudaError_t cudaDriverGetVersion(int *v) {
 }
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **f, unsigned int version, unsigned long long,
                                              enum cudaDriverEntryPointQueryResult *found) {
-    *f = strcmp(symbol, "cuStreamWriteValue32") == 0 ? (void *)cuStreamWriteValue32
-         : strcmp(symbol, "cuStreamBatchMemOp") == 0 ? (void *)cuStreamBatchMemOp
-                                                     : nullptr;
+    static const struct {
+        const char *name;
+        void *function;
+    } known[] = {
+        {"cuStreamWriteValue32", (void *)cuStreamWriteValue32}, {"cuStreamBatchMemOp", (void *)cuStreamBatchMemOp},
+        {"cuModuleLoadData", (void *)cuModuleLoadData},         {"cuModuleGetFunction", (void *)cuModuleGetFunction},
+        {"cuFuncSetAttribute", (void *)cuFuncSetAttribute},     {"cuLaunchKernel", (void *)cuLaunchKernel}};
+    *f = nullptr;
+    for (auto &k : known)
+        if (strcmp(symbol, k.name) == 0)
+            *f = k.function;
     if (found)
         *found = !*f                         ? cudaDriverEntryPointSymbolNotFound
                  : version <= CUDART_VERSION ? cudaDriverEntryPointSuccess

@@ -524,13 +524,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
     if (algo && algo->workspace > size)
         broken("MATMUL", "cublasLtMatmul with %zu bytes of workspace, but the algorithm needs %zu", size,
                (size_t)algo->workspace);
-    for (auto &x : {std::make_pair("A", A),
-                    {"B", B},
-                    {"C", p.beta != 0 ? C : nullptr},
-                    {"D", D},
-                    {"the workspace", workspace},
-                    {"the auxiliary matrix", has(p.d, 128) ? p.d.aux : nullptr}})
-        aligned(x.first, x.second);
+    aligned("the workspace", workspace);
+    aligned("the auxiliary matrix", has(p.d, 128) ? p.d.aux : nullptr);
+    for (auto &x : {std::make_pair("A", A), {"B", B}, {"C", p.beta != 0 ? C : nullptr}, {"D", D}})
+        if (!algo) /* else it was found for certain alignments */
+            aligned(x.first, x.second);
     if (algo) {
         const void *used[] = {A,
                               B,

@@ -271,12 +271,15 @@ static void prepare(unsigned thread) {
     f->groups = 0;
 }
 
-/* Poisons __shared__ variables. They are thread_local, so they lie together in the program's own TLS segment. */
-static int find_shared(struct dl_phdr_info *info, size_t, void *found) {
+/* The program's own TLS segment. */
+struct own_tls {
+    char *at;
+    size_t bytes;
+};
+static int find_tls(struct dl_phdr_info *info, size_t, void *to) {
     for (int i = 0; i < info->dlpi_phnum; i++)
         if (info->dlpi_phdr[i].p_type == PT_TLS && info->dlpi_tls_data)
-            memset(info->dlpi_tls_data, 0xff, info->dlpi_phdr[i].p_memsz);
-    (void)found;
+            *(own_tls *)to = {(char *)info->dlpi_tls_data, info->dlpi_phdr[i].p_memsz};
     return 1; /* the first is the program itself */
 }
 
@@ -341,14 +344,20 @@ void grid_run(const char *kernel, dim3 grid, dim3 threads, size_t shared, void (
         _exit(3);
     }
     block.shared = aligned_alloc(16, (shared + 15) / 16 * 16); /* ASan watches its end */
+    own_tls tls = {nullptr, 0};
+    dl_iterate_phdr(find_tls, &tls);
+    std::vector<char> kept(tls.at, tls.at + tls.bytes); /* what is thread_local on the host */
     for (unsigned i = 0; i < blocks; i++) {
         unsigned b = grid_reverse ? blocks - 1 - i : i;
         blockIdx = {b % grid.x, b / grid.x % grid.y, b / (grid.x * grid.y)};
-        dl_iterate_phdr(find_shared, NULL);
+        if (tls.bytes > 0) /* __shared__ variables are thread_local */
+            memset(tls.at, 0xff, tls.bytes);
         if (shared > 0)
             memset(block.shared, 0xff, shared);
         run_block();
     }
+    if (tls.bytes > 0)
+        memcpy(tls.at, kept.data(), tls.bytes);
     free(block.shared);
     pthread_mutex_unlock(&lock);
 }

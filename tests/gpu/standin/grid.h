@@ -50,6 +50,16 @@ void grid_copy(void *to, const void *from, size_t bytes, grid_place at);
 void grid_commit(void);
 void grid_wait(size_t prior);
 
+/* A kernel that tests/gpu/ptx/to_cpp.py has made of PTX: a variable of its name in a library. */
+struct grid_kernel {
+    void (*run)(const char *params, char *shared, unsigned shared_bytes); /* for one thread */
+    unsigned params;                                                      /* their number */
+    const unsigned *bytes;                                                /* [params]: of each, in order */
+    const unsigned *offset;                                               /* [params]: in the parameters' memory */
+    const bool *pointer;                                                  /* [params]: whether it is one */
+    unsigned threads;                                                     /* of a block; 0: any number */
+};
+
 /* Enqueues work: run holds the launch's arguments, and pointers lists those that are pointers. The stand-in's API keeps
  * it until the stream's turn; if only the thread grid is linked, it runs at once. */
 void standin_enqueue(cudaStream_t stream, const char *what, std::function<void()> run,
