@@ -143,7 +143,7 @@ class Exporter:
         self.layers.append(("unembedding {}" if found.tied else linear, None))
 
     def add_part(self, builder, part):
-        graphs = split(part, self.model)
+        graphs = split(part, self.model, builder.gpu)
         where, trained = part.where or part.name, {
             n for g in graphs.graphs.values() for k, n in g.outputs if k == "dw"
         }
@@ -206,7 +206,11 @@ def check_value(what, wanted, got):
         )
 
 
-def check_request(machine, batch):
+def check_request(machine, batch, device):
+    if device not in ("cpu", "cuda"):
+        raise ExportError(f"device = {device!r}; choose cpu or cuda")
+    if device == "cuda":
+        check_gpu()
     if ".".join(torch.__version__.split(".")[:2]) not in KNOWN:
         print(
             f"pianola-export: PyTorch {torch.__version__} is not one of the known versions,"
@@ -222,17 +226,36 @@ def check_request(machine, batch):
         )
 
 
-def export(model, layers, batch, out, machine="x86-64-v3", quiet=False):
+def check_gpu():
+    """Refuses to export for GPUs where there is none: Inductor times kernels on one, and the graphs run there
+    once."""
+    if not torch.cuda.is_available():
+        raise ExportError(
+            "--device cuda needs a machine with an NVIDIA GPU and a PyTorch for CUDA, since kernels are chosen"
+            " by their times and compared with autograd there; export on such a machine"
+        )
+
+
+def make_builder(folder, machine, device):
+    if device == "cuda":
+        from .cuda import CudaBuilder  # which needs a GPU
+
+        return CudaBuilder(folder)
+    return Builder(folder, machine)
+
+
+def export(model, layers, batch, out, machine="x86-64-v3", quiet=False, device="cpu"):
     """Exports a language model. layers: the path of the list of its repeated layers. batch: the arguments of
     a call, by name, whose tokens have the shape of a microbatch. out: the folder to write. machine: the
-    processors that will run it. The loss is the cross-entropy of the logits."""
+    processors that will run it. device: "cuda" for GPUs like this machine's instead. The model stays on the
+    CPU. The loss is the cross-entropy of the logits."""
     began = time.time()
 
     def tell(text):
         if not quiet:
             print(f"{time.time() - began:6.1f} s  {text}", file=sys.stderr, flush=True)
 
-    check_request(machine, batch)
+    check_request(machine, batch, device)
     if getattr(getattr(model, "config", None), "use_cache", False):
         model.config.use_cache = False
     found = cut(model, layers, batch)
@@ -243,7 +266,7 @@ def export(model, layers, batch, out, machine="x86-64-v3", quiet=False):
         tell(f"constants, with the values in the batch: {', '.join(constant)}")
     exporter = Exporter(model, batch, found, tell)
     with tempfile.TemporaryDirectory() as folder:
-        builder = Builder(folder, machine)
+        builder = make_builder(folder, machine, device)
         for part in found.parts:
             if part == "output":
                 exporter.add_output(found)
@@ -256,7 +279,8 @@ def export(model, layers, batch, out, machine="x86-64-v3", quiet=False):
         write(
             Export(
                 type(model).__name__,
-                machine,
+                builder.machine,
+                builder.gpu,
                 *exporter.tokens.shape,
                 found,
                 list(exporter.units.values()),

@@ -1,5 +1,6 @@
 """Compiles a part's graphs with AOTInductor into one library, and records the memory that they allocate."""
 
+import contextlib
 import ctypes
 import dataclasses
 import functools
@@ -32,8 +33,9 @@ FLAGS = (
     "-fno-tree-loop-vectorize -w -DTORCH_INDUCTOR_CPP_WRAPPER -DSTANDALONE_TORCH_HEADER "
     "-DC10_USING_CUSTOM_GENERATED_MACROS"
 ).split()
-# AOTI_DIMS and AOTI_RECORD in runtime/units/aoti.h; what aoti.c can pass to a graph, and get of one.
-DIMS, ALIGN, RECORD, MOST_INPUTS, MOST_OUTPUTS = 8, 64, 192, 256, 128
+# AOTI_DIMS and AOTI_RECORD in runtime/units/aoti.h, AOTI_AT_ONCE in aoti_state.h; what aoti.c can pass to a graph, and
+# get of one.
+DIMS, ALIGN, RECORD, AT_ONCE, MOST_INPUTS, MOST_OUTPUTS = 8, 64, 192, 16, 256, 128
 DTYPES = {
     torch.uint8: 0,
     torch.int8: 1,
@@ -109,6 +111,16 @@ class Planned:
     work: int
 
 
+@dataclasses.dataclass
+class Code:
+    """AOTInductor's code for a graph. kernels: what its run function calls. body: that function. dtypes: lines
+    that make their names known."""
+
+    kernels: str
+    body: str
+    dtypes: list
+
+
 def aligned(n):
     return (n + ALIGN - 1) // ALIGN * ALIGN
 
@@ -134,29 +146,41 @@ def command(*words):
 # ---- code ----
 
 
-def generate(name, graph, values, bits):
-    """Returns AOTInductor's code for a graph: its kernels, its run function, and the dtypes that it names."""
-    with tempfile.TemporaryDirectory() as cache, torch.no_grad(), compiling():
+@contextlib.contextmanager
+def inductor_cache():
+    """Gives Inductor a cache of its own, and returns the folder."""
+    with tempfile.TemporaryDirectory() as cache:
         was = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
-        options = {
-            "cpp.threads": 1,
-            "cpp.simdlen": bits,
-            "aot_inductor.link_libtorch": False,
-            "aot_inductor.package": True,
-            "aot_inductor.package_cpp_only": True,
-            "aot_inductor.precompile_headers": False,
-        }
         try:
-            torch._inductor.aot_compile(graph.module, tuple(values), options=options)
+            yield pathlib.Path(cache)
         finally:
             del os.environ["TORCHINDUCTOR_CACHE_DIR"]
             if was is not None:
                 os.environ["TORCHINDUCTOR_CACHE_DIR"] = was
-        code = "".join(p.read_text() for p in pathlib.Path(cache).rglob("*.wrapper.cpp"))
+
+
+def compiled(module, values, options):
+    """Compiles a graph. Returns the text of its wrapper, the match of its run function there, and the contents of
+    kernels' files by path."""
+    everywhere = {
+        "aot_inductor.link_libtorch": False,
+        "aot_inductor.package": True,
+        "aot_inductor.package_cpp_only": True,
+        "aot_inductor.precompile_headers": False,
+    }
+    with inductor_cache() as cache, torch.no_grad(), compiling():
+        torch._inductor.aot_compile(module, tuple(values), options=everywhere | options)
+        text = "".join(p.read_text() for p in cache.rglob("*.wrapper.cpp"))
+        files = {p.relative_to(cache): p.read_bytes() for p in cache.rglob("*") if p.suffix in (".cubin", ".ptx")}
     run = re.search(
-        r"void AOTInductorModel::run_impl\(.*?^} // AOTInductorModel::run_impl\n", code, re.S | re.M
+        r"void AOTInductorModel::run_impl\(.*?^} // AOTInductorModel::run_impl\n", text, re.S | re.M
     )
+    return text, run, files
+
+
+def code_of(name, text, run, kernels):
+    """Returns the code of a graph. text, run: of compiled."""
     if not run or "constants_->" in run[0]:
         raise ExportError(
             f"{name}: PyTorch {torch.__version__} writes code that is not known here; known versions: "
@@ -167,19 +191,17 @@ def generate(name, graph, values, bits):
         for line in run[0].splitlines(True)
         if "__check_inputs_outputs(" not in line and "kernels_.get()" not in line
     )
-    kernels = code[run.end() :].removeprefix("} // namespace torch::aot_inductor\n")
-    kernels = re.sub(r"^(#include|//).*\n", "", kernels, flags=re.M).replace('extern "C"', "static")
-    return kernels, body, re.findall(r"^CACHE_TORCH_\w+\(.*\);", code, re.M)
+    return Code(kernels, body, re.findall(r"^CACHE_TORCH_\w+\(.*\);", text, re.M))
 
 
-def source_of(codes, constants, unit):
-    """Returns the source of a unit's library. codes: by function, what generate returned."""
+def source_of(codes, constants, unit, table=""):
+    """Returns the source of a unit's library. codes: Code by function. table: what comes before them."""
     text = ['#include "graph.hpp"\n']
-    text += sorted({line + "\n" for _, _, lines in codes.values() for line in lines})
-    for name, (kernels, body, _) in codes.items():
-        body = body.replace("AOTInductorModel::run_impl", "Model::run_impl")
+    text += [*sorted({line + "\n" for code in codes.values() for line in code.dtypes}), table]
+    for name, code in codes.items():
+        body = code.body.replace("AOTInductorModel::run_impl", "Model::run_impl")
         text.append(
-            f"\nnamespace torch::aot_inductor::{name} {{\n{kernels}\nMODEL\n{body}\n}}\nGRAPH({name})\n"
+            f"\nnamespace torch::aot_inductor::{name} {{\n{code.kernels}\nMODEL\n{body}\n}}\nGRAPH({name})\n"
         )
     text.append(f'\nCONSTANTS({unit}_constants, "{constants}")\n')
     return "".join(text)
@@ -201,23 +223,34 @@ def recorder():
         return ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL), set(names)
 
 
+def headers_of_torch():
+    include = pathlib.Path(torch.__file__).parent / "include"
+    return [f"-I{include}", f"-I{include}/torch/csrc/api/include"]
+
+
 class Builder:
-    """Builds the libraries of an export in a temporary folder."""
+    """Builds the libraries of an export in a temporary folder. machine: the processors that will run them. gpu:
+    whether graphs run on one."""
+
+    gpu = False
 
     def __init__(self, folder, machine):
         self.folder, self.machine = pathlib.Path(folder), machine
-        include = pathlib.Path(torch.__file__).parent / "include"
         flags, self.bits = MACHINES[machine]
-        self.flags = [
-            *FLAGS,
-            f"-march={machine}",
-            *flags,
-            f"-I{include}",
-            f"-I{include}/torch/csrc/api/include",
-        ]
+        self.flags = [*FLAGS, f"-march={machine}", *flags, *headers_of_torch()]
         valid_vec_isa_list()  # compiles test programs, while the cache is still the one of all programs
         self.headers = self.precompile()
         self.recorder, self.offered = recorder()
+
+    def generate(self, name, graph, values):
+        text, run, _ = compiled(graph.module, values, {"cpp.threads": 1, "cpp.simdlen": self.bits})
+        kernels = text[run.end() if run else 0 :].removeprefix("} // namespace torch::aot_inductor\n")
+        kernels = re.sub(r"^(#include|//).*\n", "", kernels, flags=re.M).replace('extern "C"', "static")
+        return code_of(name, text, run, kernels)
+
+    def source(self, unit, codes, constants):
+        """Returns the source of a unit's library. constants: the file with their values."""
+        return source_of(codes, constants, unit)
 
     def precompile(self):
         """Compiles PyTorch's headers, which takes longer than a unit. Returns the folder, which later exports
@@ -239,7 +272,7 @@ class Builder:
         """Compiles a unit's graphs into one library. Returns its path."""
         blob, source, library = (self.folder / f"{unit}{end}" for end in (".bin", ".cpp", ".so"))
         blob.write_bytes(constants)
-        source.write_text(source_of(codes, blob, unit))
+        source.write_text(self.source(unit, codes, blob))
         command(
             "g++",
             *self.flags,
@@ -272,14 +305,18 @@ class Builder:
 
     # ---- recording ----
 
-    def record(self, name, library, tensors, expected):
-        """Runs a graph. expected: tensors like its outputs."""
-        run = ctypes.CDLL(str(library))[f"{name}_graph"]
+    def open(self, unit, library):
+        return ctypes.CDLL(str(library))
+
+    def record(self, name, opened, tensors, expected):
+        """Runs a graph. opened: its library. tensors: pairs of an input and its offset in the space where it will
+        lie. expected: tensors like its outputs."""
+        run = opened[f"{name}_graph"]
         inputs = (Input * max(1, len(tensors)))()
-        for i, t in zip(inputs, tensors):
-            i.dtype, i.dims = DTYPES[t.dtype], t.dim()
+        for i, (t, offset) in zip(inputs, tensors):
+            i.offset, i.dtype, i.dims = offset, DTYPES[t.dtype], t.dim()
             i.size[: t.dim()], i.stride[: t.dim()] = t.shape, t.stride()
-        data = (ctypes.c_void_p * max(1, len(tensors)))(*[t.data_ptr() for t in tensors])
+        data = (ctypes.c_void_p * max(1, len(tensors)))(*[t.data_ptr() for t, _ in tensors])
         outputs, made, most = (Output * len(expected))(), (Recorded * 65536)(), ctypes.c_int64()
         record = self.recorder.record
         record.restype = ctypes.c_int64
@@ -312,8 +349,10 @@ class Builder:
                     f"{name}: an output has strides {stride} for sizes {size}, but {t.stride()} when it "
                     "was traced; please report this model"
                 )
-            raw = (ctypes.c_char * max(1, nbytes(t))).from_address(o.data)
-            flat = torch.frombuffer(bytearray(raw), dtype=t.dtype)
+            raw = bytearray(max(t.element_size(), nbytes(t)))
+            bytes_of_raw = (ctypes.c_char * len(raw)).from_buffer(raw)
+            self.recorder.record_read(bytes_of_raw, ctypes.c_void_p(o.data), ctypes.c_size_t(nbytes(t)))
+            flat = torch.frombuffer(raw, dtype=t.dtype)
             results.append(torch.as_strided(flat, t.shape, t.stride()))
         recording = Recording(
             [(m.bytes, m.born, m.died) for m in made[:n]],
@@ -344,17 +383,19 @@ def place(allocations):
     return {i: at for at, _, _, _, i in placed}, total
 
 
-def plan(name, inputs, outputs, recorded, randoms):
+def plan(name, inputs, outputs, recorded, randoms, gpu):
     """Returns the plan of a graph. inputs: (space, offset, tensor); outputs: (space, offset, bytes, is a
-    product); randoms: how many random numbers the unit draws."""
+    product); randoms: how many random numbers the unit draws; gpu: whether it runs on one, and the records of its
+    tensors elsewhere."""
     allocations, inner = recorded.allocations, {i for i, _ in recorded.outputs}
     offsets, pool = place([(i, *a) for i, a in enumerate(allocations) if i not in inner])
     tape = [("work", offsets.get(i), a[0], 0) for i, a in enumerate(allocations)]
-    end = pool + aligned(recorded.tensors * RECORD)
+    end = pool + (0 if gpu else aligned(recorded.tensors * RECORD))
     for (space, offset, size, product), (i, at) in zip(outputs, recorded.outputs):
         if i < 0 or at != 0 or tape[i] != ("work", None, size, 0):
             raise ExportError(f"{name}: an output is not an allocation of its own; please report this model")
-        in_place = space == "dw" and product and recorded.products[i] == 1
+        suits = not gpu or offset % AT_ONCE == 0
+        in_place = space == "dw" and product and recorded.products[i] == 1 and suits
         has_spare = space == "dx" or (space == "dw" and not in_place)
         tape[i] = (space, offset, size, -1 if in_place else end if has_spare else 0)
         end += aligned(size) if has_spare else 0

@@ -79,15 +79,22 @@ def main(arguments=None):
         help="the list of repeated layers, such as model.layers; by default the longest one",
     )
     parser.add_argument(
+        "--device",
+        choices=("cpu", "cuda"),
+        default="cpu",
+        help="what will run it: a CPU (default), or a GPU like this machine's",
+    )
+    parser.add_argument(
         "--machine",
         choices=MACHINES,
-        default="x86-64-v3",
         help="the processors that will run it (default x86-64-v3: AVX2)",
     )
     parser.add_argument(
         "--seed", type=int, default=0, help="seed of random weights, if MODEL has no weights (default 0)"
     )
     args = parser.parse_args(arguments)
+    if args.machine and args.device == "cuda":
+        parser.error("--machine names CPUs; with --device cuda the model is compiled for this machine's GPU")
     try:
         torch.manual_seed(args.seed)
         path, _, function = args.model.rpartition(":")
@@ -102,7 +109,8 @@ def main(arguments=None):
             args.layers or find_layers(model),
             {name: torch.zeros(args.rows, args.context, dtype=torch.long)},
             args.output,
-            args.machine,
+            args.machine or "x86-64-v3",
+            device=args.device,
         )
     except ExportError as e:
         print(f"pianola-export: error: {e}", file=sys.stderr)

@@ -22,6 +22,7 @@ PIECES = {
     aten.split_with_sizes.default,
     aten.unbind.int,
 }  # views, of which one is a getitem
+FLASH = aten._scaled_dot_product_flash_attention_for_cpu.default
 MORE_VIEWS = {aten.reshape.default, aten._unsafe_view.default}
 RANDOM = (
     "rand",
@@ -68,18 +69,36 @@ def size(node):
 # ---- tracing ----
 
 
-def attention():
-    """Lets attention be the function that the runtime has, or else products."""
-    return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH])
+def attention(kernels):
+    """Lets attention be the function that the runtime has, or else products. kernels: whether it may be the
+    function."""
+    return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH] if kernels else [SDPBackend.MATH])
 
 
-def trace(part):
-    """Returns the joint graph of a part, and the kind of each of its placeholders."""
+def suits_gpu(gm):
+    """Returns whether the runtime's kernels for GPUs can compute all attention of a graph."""
+
+    def suits(q, k, v, dropout=0.0, causal=False, attn_mask=None, scale=None):
+        (*_, rows, columns), keys = value(q).shape, value(k).shape[2]
+        plain = scale is None or math.isclose(scale, columns**-0.5, rel_tol=1e-6)
+        return causal and not dropout and attn_mask is None and plain and rows == keys and columns <= 128
+
+    nodes = gm.graph.find_nodes(op="call_function", target=FLASH)
+    return all(suits(*n.args, **n.kwargs) for n in nodes)
+
+
+def trace(part, gpu=False):
+    """Returns the joint graph of a part, the kind of each of its placeholders, and its constants."""
+    found = trace_with(part, True)
+    return found if not gpu or suits_gpu(found[0]) else trace_with(part, False)
+
+
+def trace_with(part, kernels):
     x = dense(part.x).requires_grad_(True)
     constants = [t.detach() for t in part.constants.values()]
     parameters = [dense(p).requires_grad_(p.requires_grad) for p in part.parameters.values()]
     try:
-        with compiling(), attention():
+        with compiling(), attention(kernels):
             gm = aot_export_joint_simple(
                 lambda *a: (part.function(*a).clone(memory_format=torch.contiguous_format),),
                 (x, *constants, *parameters),
@@ -165,9 +184,9 @@ def closure(roots):
 
 
 class Splitter:
-    def __init__(self, part):
+    def __init__(self, part, gpu):
         self.part = part
-        self.gm, self.kind, self.constants = trace(part)
+        self.gm, self.kind, self.constants = trace(part, gpu)
         self.nodes = list(self.gm.graph.nodes)
         self.at = {n: i for i, n in enumerate(self.nodes)}
         flat = torch.utils._pytree.tree_leaves(self.nodes[-1].args[0], is_leaf=lambda v: v is None)
@@ -364,12 +383,12 @@ def flop_of(n):
     return math.prod(value(n).shape)
 
 
-def split(part, model):
-    splitter = Splitter(part)
+def split(part, model, gpu=False):
+    splitter = Splitter(part, gpu)
     result = splitter.split()
     if any(kind[0] == "random" for kind in splitter.kind.values()):
         with evaluating(model):
-            plain = Splitter(part)
+            plain = Splitter(part, gpu)
         if any(kind[0] == "random" for kind in plain.kind.values()):
             raise ExportError(
                 f"{part.where or part.name}: drops values in eval mode too; give F.dropout"

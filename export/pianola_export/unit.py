@@ -7,7 +7,7 @@ import pathlib
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .build import Builder, aligned, generate, nbytes, plan
+from .build import Builder, aligned, nbytes, plan
 from .cut import ExportError, dense
 
 OPERATIONS = ("forward", "input", "weight")
@@ -168,22 +168,24 @@ def build_unit(builder: Builder, name, part, split):
         more, total[space] = in_a_row(kinds, values)
         offsets |= more
     codes = {
-        f"{name}_{op}": generate(f"{name}_{op}", g, [values[k] for k in g.inputs], builder.bits)
+        f"{name}_{op}": builder.generate(f"{name}_{op}", g, [values[k] for k in g.inputs])
         for op, g in graphs.items()
     }
     library = builder.library(name, codes, blob(spaces["constant"], offsets, values, total["constant"]))
+    opened = builder.open(name, library)
     wanted = by_autograd(part, values["dy", None], [values[k] for k in spaces["random"]])
     planned, computed = {}, {}
     for op, graph in graphs.items():
         expected = run_traced(graph, values)
-        recorded = builder.record(f"{name}_{op}", library, [values[k] for k in graph.inputs], expected)
+        tensors = [(values[k], offsets.get(k, 0)) for k in graph.inputs]
+        recorded = builder.record(f"{name}_{op}", opened, tensors, expected)
         if op == "validate":
             wanted["y", op], computed["y", op] = *expected, *recorded.results
         else:
             computed.update(zip(graph.outputs, recorded.results))
         inputs = [(k[0], offsets.get(k, 0), values[k]) for k in graph.inputs]
         outputs = [(k[0], offsets.get(k, 0), nbytes(values[k]), k in graph.products) for k in graph.outputs]
-        planned[op] = plan(f"{name}_{op}", inputs, outputs, recorded, total["random"] // 4)
+        planned[op] = plan(f"{name}_{op}", inputs, outputs, recorded, total["random"] // 4, builder.gpu)
     reads = {k[0] for op in ("input", "weight") if op in graphs for k in graphs[op].inputs}
     work = [planned[op].work if op in planned else 0 for op in OPERATIONS]
     work[0] = max(work[0], planned["validate"].work if "validate" in planned else 0)

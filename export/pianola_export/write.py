@@ -21,12 +21,17 @@ class Export:
 
     title: str
     machine: str
+    gpu: bool
     rows: int
     context: int
     cut: Cut
     units: list
     layers: list
     weights: dict
+
+    @property
+    def ending(self):
+        return ".cu" if self.gpu else ".c"
 
 
 def braced(items):
@@ -53,14 +58,16 @@ def at(space, offset):
     return braced(["AOTI_" + space.upper(), offset])
 
 
-def c_graph(graph, constants, machine):
+def c_graph(graph, unit, export):
     name = graph.name
+    external = 'extern "C" ' if export.gpu else ""
     tape = [braced([at(space, offset), size, spare]) for space, offset, size, spare in graph.tape]
     fields = [
         f'.name = "{name}"',
-        f'.machine = "{machine}"',
+        f'.machine = "{export.machine}"',
         f".run = {name}_graph",
-        f".constants = {constants}",
+        f".constants = {unit}_constants",
+        f".code = &{unit}_code" if export.gpu else "",
         f".input = {name}_inputs",
         f".tape = {name}_tape" if tape else "",
         f".output = {name}_outputs",
@@ -73,7 +80,7 @@ def c_graph(graph, constants, machine):
         f".randoms = {graph.randoms}" if graph.randoms else "",
     ]
     return (
-        f"\naoti_function {name}_graph;\n"
+        f"\n{external}aoti_function {name}_graph;\n"
         + c_inputs(graph)
         + (c_places("aoti_allocation", f"{name}_tape", tape) if tape else "")
         + f"static const int32_t {name}_outputs[] = {braced(graph.outputs)};\n"
@@ -83,30 +90,33 @@ def c_graph(graph, constants, machine):
     )
 
 
-def c_function(name, plan):
-    return (
-        f"\nvoid {name}(const struct pianola_unit_call *call);\n"
-        f"void {name}(const struct pianola_unit_call *call) {{ aoti_run({plan}, call); }}\n"
-    )
+def c_function(name, plan, gpu):
+    call = "const struct pianola_unit_call *call"
+    if gpu:
+        return f'\nextern "C" void {name}_cuda({call}) {{ aoti_run_cuda({plan}, call); }}\n'
+    return f"\nvoid {name}({call});\nvoid {name}({call}) {{ aoti_run({plan}, call); }}\n"
 
 
-def c_file(unit, machine):
+def c_file(unit, export):
+    external = 'extern "C" ' if export.gpu else "extern "
     text = (
-        f"/* Unit {unit.name}, compiled by PyTorch {torch.__version__} for {machine}: the plans of its"
+        f"/* Unit {unit.name}, compiled by PyTorch {torch.__version__} for {export.machine}: the plans of its"
         " graphs' memory, and its functions.\n * Written by pianola-export. */\n#include"
-        f" <pianola/aoti.h>\n\nextern const char {unit.name}_constants[];\n"
+        f" <pianola/aoti.h>\n\n{external}const char {unit.name}_constants[];\n"
     )
-    text += "".join(c_graph(g, f"{unit.name}_constants", machine) for g in unit.graphs.values())
+    if export.gpu:
+        text += f"{external}struct aoti_code {unit.name}_code;\n"
+    text += "".join(c_graph(g, unit.name, export) for g in unit.graphs.values())
     plans = {g.name: f"&{g.name}_plan" for op, g in unit.graphs.items() if op != "validate"}
     if "validate" in unit.graphs:
         plans[f"{unit.name}_forward"] = f"call->seed ? &{unit.name}_forward_plan : &{unit.name}_validate_plan"
-    return text + "".join(c_function(*p) for p in plans.items())
+    return text + "".join(c_function(*p, export.gpu) for p in plans.items())
 
 
 # ---- model.lua ----
 
 
-def lua_unit(unit):
+def lua_unit(unit, ending):
     parameters = [
         f'    {{ "{name}", {", ".join(map(str, p.shape))} }},\n' for name, p in unit.parameters.items()
     ]
@@ -118,7 +128,7 @@ def lua_unit(unit):
     ]
     three = lambda values: "{ " + ", ".join(f"{v:.0f}" for v in values) + " }"
     lines = [
-        f'  source = "units/{unit.name}.c",',
+        f'  source = "units/{unit.name}{ending}",',
         f'  libraries = {{ {{ "units/{unit.name}.so", sha256 = "{unit.sha256}" }} }},',
         f"  in_width = {unit.columns_in}, width = {unit.columns_out}, in_rows = {unit.rows},",
         *([f"  parameters = {{\n{''.join(parameters)}  }},"] if parameters else []),
@@ -159,11 +169,12 @@ def lua_layers(layers):
 
 def model_lua(export):
     rows, context = export.rows, export.context
-    return f"""-- {export.title}, exported from PyTorch {torch.__version__} for {export.machine} processors by pianola-export.
+    machine = f"GPUs ({export.machine})" if export.gpu else f"{export.machine} processors"
+    return f"""-- {export.title}, exported from PyTorch {torch.__version__} for {machine} by pianola-export.
 -- A microbatch has {rows} sequences of {context} tokens. See schedules/pytorch.md.
 local p = params {{ lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, decay = 0, clip = 0, warmup = 0, labels = false }}
 
-{chr(10).join(lua_unit(u) for u in export.units)}
+{chr(10).join(lua_unit(u, export.ending) for u in export.units)}
 local layers = {{}}
 local function add(layer) layers[#layers + 1] = layer end
 add(embedding {{ width = {export.cut.width}, positions = false, hf = "{export.cut.table.removesuffix('.weight')}" }})
@@ -191,9 +202,9 @@ def write(export, folder):
         new = pathlib.Path(new)
         names = []
         for unit in export.units:
-            (new / f"{unit.name}.c").write_text(c_file(unit, export.machine))
+            (new / f"{unit.name}{export.ending}").write_text(c_file(unit, export))
             shutil.copy(unit.library, new / f"{unit.name}.so")
-            names += [f"units/{unit.name}.c", f"units/{unit.name}.so"]
+            names += [f"units/{unit.name}{export.ending}", f"units/{unit.name}.so"]
         save_file(export.weights, new / "model.safetensors", metadata={"format": "pt"})
         os.chmod(new / "model.safetensors", 0o644)
         (new / "model.lua").write_text(model_lua(export))

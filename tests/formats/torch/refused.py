@@ -472,4 +472,8 @@ expect("no compiler", bool(re.search("(gcc|g[+][+]) is not installed", error)), 
 expect(
     "a machine", "choose one of x86-64, x86-64-v3" in error_of(SmallGPT, "blocks", "none", machine="arm"), ""
 )
+expect("a device", "choose cpu or cuda" in error_of(SmallGPT, "blocks", "none", device="gpu"), "")
+if not torch.cuda.is_available():
+    said = error_of(SmallGPT, "blocks", "none", device="cuda")
+    expect("no GPU", "--device cuda needs a machine with an NVIDIA GPU and a PyTorch for CUDA" in said, said)
 finish()
