@@ -6,8 +6,8 @@ G := build/gpu-check
 O := build/gpu-check-$(CODE)
 S := build/standin-check
 LAYER_TESTS := kernels attention linear moe fused
-TRAVELS := $(addprefix $(G)/,pianola libpianola-cuda.so layer_times.so layers nccl ceilings host_calls.so ranks/made)
-STAYS := $(addprefix $(S)/,pianola libpianola-cuda.so layer_times.so layers nccl ceilings ranks/made)
+TRAVELS := $(addprefix $(G)/,pianola libpianola-cuda.so layer_times.so layers nccl ceilings host_calls.so ranks/made ranks/units/scale/made)
+STAYS := $(addprefix $(S)/,pianola libpianola-cuda.so layer_times.so layers nccl ceilings ranks/made ranks/units/scale/made)
 NVCODE = $(subst $(ARCHS),-gencode arch=compute_80$(comma)code=$(CODE),$(NVFLAGS))
 NVHOST := -std=c++17 -O2 -Xcompiler -fPIC -Iruntime -MMD -MP # these have no kernels of their own
 WITHOUT_TRAINING = $(call cuda_objects,$(1),layers device) build/$(1)/process/comm_loopback.o build/pic/shared.a
@@ -23,7 +23,7 @@ $(G)/libpianola-blas.so: Makefile
 	    -Wl,-u,gotoblas_dynamic_init,-u,gotoblas_dynamic_quit,-u,sgemm_,-u,dgemm_,-u,sgemv_,-u,dgemv_ \
 	    "$$(pkg-config --variable=libdir openblas)/libopenblas.a" -lm -pthread
 $(G)/pianola: build/obj/compiler/cli/main.o build/libpianola.a $(G)/libpianola-blas.so
-	$(CC) $(FLAGS) -s -o $@ $(filter-out %.so,$^) -l:liblua5.4.a -l:libpcre2-8.a -l:libutf8proc.a $(if $(findstring xsmm,$(BLAS)),-l:libxsmm.a) -L$(G) -lpianola-blas -Wl,-rpath,'$$ORIGIN' -lm -pthread
+	$(CC) $(FLAGS) $(AOTI) -s -o $@ $(filter-out %.so,$^) -l:liblua5.4.a -l:libpcre2-8.a -l:libutf8proc.a $(if $(findstring xsmm,$(BLAS)),-l:libxsmm.a) -L$(G) -lpianola-blas -Wl,-rpath,'$$ORIGIN' -lm -pthread
 $(G)/libpianola-cuda.so: $(call IN_PROCESS,$(OF_CODE)) build/pic/shared.a
 	@mkdir -p $(@D)
 	$(NVCC) -shared -o $@ $^ -lcublasLt -cudart shared -Xlinker -s
@@ -107,6 +107,36 @@ $(S)/ranks/libpianola-ranks.so $(S)/ranks/nccl/libpianola-ranks.so:
 	done
 	touch $@
 
+# Units that call PyTorch's functions, for units.sh: a program of one rank, its flags, and the losses that it must have.
+# Units for GPUs are host code in C++, except for their kernels, which are compiled already.
+UNITS_RUN := schedules/serial.lua -D stages=1
+UNITS_FLAGS := --data README.md --steps 20
+# $(1): the folder, with model/model.lua.
+made_of_units = build/pianola compile $(UNITS_RUN) --model $(1)/model/model.lua -o $(1)/out && \
+    for u in $(1)/out/units/*/*.cu; do $(CXX) -std=c++17 -O2 -fPIC -Ibuild/include -x c++ -c -o $$u.o $$u || exit 1; done && \
+    mkdir -p $(1)/out/all && cp $(1)/out/units/*/*.so $(1)/out/all/ && \
+    $(CC) -O2 -s -DPIANOLA_GPU -x c -Ibuild/include/pianola -Ibuild/include -o $(1)/rank0 $(1)/out/rank0.cu -x none \
+        $(1)/out/units/*/*.cu.o -Wl,--no-as-needed -L$(1)/out/all $$(cd $(1)/out/all && for l in *.so; do echo -l:$$l; done) \
+        -Wl,--allow-shlib-undefined -L$(1)/../.. -lpianola-ranks -Wl,--enable-new-dtags,-rpath,'$$ORIGIN/../..:$$ORIGIN/out/all'
+%/ranks/units/scale/made: %/ranks/libpianola-ranks.so build/pianola build/pianola-host.pc tests/gpu/device/gpu.mk $(wildcard tests/gpu/units/scale.* tests/gpu/units/*.ptx)
+	rm -rf $(@D) && mkdir -p $(@D)/model
+	cp tests/gpu/units/scale.c tests/gpu/units/scale.cu $(@D)/model/ && cp tests/gpu/units/scale.lua $(@D)/model/model.lua
+	$(CXX) -std=c++17 -O1 -fPIC -shared -Iruntime -DKERNELS='"$(CURDIR)/tests/gpu/units/kernels.ptx"' -o $(@D)/model/libscale.so tests/gpu/units/scale.cpp
+	$(call made_of_units,$(@D))
+	echo "--messages put $(UNITS_FLAGS)" >$(@D)/flags
+	build/pianola run $(UNITS_RUN) --model $(@D)/model/model.lua -D gpu=false $(UNITS_FLAGS) --losses $(@D)/expected.tsv >/dev/null 2>&1
+	touch $@
+# The small GPT of PyTorch, exported here for an H100; expected: PyTorch's losses. Needs PyTorch, so gpu-check-pack does
+# not make it: make it before that.
+%/ranks/units/small_gpt/made: %/ranks/libpianola-ranks.so build/pianola build/pianola-host.pc tests/gpu/device/gpu.mk
+	@$(MAKE_ALL) build/pianola standin $(PYTHON)
+	rm -rf $(@D) && mkdir -p $(@D)
+	OMP_NUM_THREADS=1 $(PYTHON) tests/formats/torch/exported_cuda.py build/pianola README.md --keep $(@D)
+	$(call made_of_units,$(@D))
+	echo "--messages put $(UNITS_FLAGS) --weights $(@D)/model/model.safetensors" >$(@D)/flags
+	touch $@
+gpu-check-export: $(G)/ranks/units/small_gpt/made
+
 # make gpu-check [GPU=standin]; make gpu-bench [GPU=standin]. Builds if it can; otherwise uses the files that came
 # along.
 BUILT = pkg-config --exists lua5.4 $(BLAS) 2>/dev/null && [ -x $(NVCC) ]
@@ -123,4 +153,4 @@ roofline:
 	@$(MAKE_ALL) $(S)/pianola $(S)/libpianola-cuda.so $(S)/layer_times.so
 	@tests/gpu/device/roofline.sh $(S)
 -include $(wildcard $(O)/*.d $(S)/obj/*.d)
-.PHONY: gpu-check-build gpu-check-pack standin-check gpu-check gpu-bench roofline
+.PHONY: gpu-check-build gpu-check-export gpu-check-pack standin-check gpu-check gpu-bench roofline

@@ -159,6 +159,7 @@ if [ "$mode" = first ]; then
     step four 100 env PARTS="four prediction" tests/gpu/device/bench.sh "$DIR"
     [ ! "${LLMC:-}" ] || step llmc 60 env PARTS=llmc tests/gpu/device/bench.sh "$DIR"
     step gpt 100 env CHECKS=gpt JOBS=4 tests/gpu/device/check.sh "$DIR"
+    beside units 60 tests/gpu/device/units.sh "$DIR"
     beside nccl-self 40 "$DIR/nccl"
     beside put 150 tests/gpu/device/ranks.sh "$DIR" put
     joined

@@ -30,6 +30,7 @@ for line in "1f1b, 4 ranks .* % of its speed" "prediction .* with the costs of a
     expect "gpu-bench says: $line" yes "$(grep -qE "^$line" "$room/four" && echo yes)"
 done
 expect "gpu-bench reports a missing PyTorch" yes "$(log_of torch | grep -qE '^PyTorch +(not compared: .* has no torch|[0-9.]+)' && echo yes)"
+expect "units: their losses" "scale: 20 losses" "$(log_of units | grep '^scale' | cut -d, -f 1)"
 expect "ranks: over put 13, over NCCL 7" "13 passed, 0 failed 7 passed, 0 failed" "$(log_of put | tail -n 1) $(log_of nccl-ranks | tail -n 1)"
 
 # ---- steps of a lease that fail ----
