@@ -149,17 +149,18 @@ static std::vector<float> batches(int n) {
 /* ---- attention ---- */
 
 enum { SEQUENCES = 2, HEADS = 4, ROWS = 70, COLUMNS = 12 };
-/* Returns batches x heads x rows x columns. by: which are next to each other: 0 rows' heads, 1 heads' rows, 2 as 0 with
- * others between the rows. */
+/* Returns batches x heads x rows x columns. by: 0 a row's heads lie side by side; 1 a head's rows do; 2 as 0, with
+ * something else between the rows; 3 as 0, with the sequences' first rows before all second ones. */
 static handle heads(uint64_t key, int64_t n, int by) {
-    const int64_t row = n * COLUMNS * (by == 2 ? 3 : 1);
-    return by == 1 ? drawn(key, {SEQUENCES, n, ROWS, COLUMNS}, {n * ROWS * COLUMNS, ROWS * COLUMNS, COLUMNS, 1})
-                   : drawn(key, {SEQUENCES, n, ROWS, COLUMNS}, {ROWS * row, COLUMNS, row, 1});
+    const int64_t row = n * COLUMNS * (by == 2 ? 3 : by == 3 ? SEQUENCES : 1);
+    if (by == 1)
+        return drawn(key, {SEQUENCES, n, ROWS, COLUMNS}, {n * ROWS * COLUMNS, ROWS * COLUMNS, COLUMNS, 1});
+    return drawn(key, {SEQUENCES, n, ROWS, COLUMNS}, {by == 3 ? n * COLUMNS : ROWS * row, COLUMNS, row, 1});
 }
 static std::vector<float> attention(int n) {
-    const int64_t keys = n / 9 ? 2 : HEADS;
-    handle q = heads(1, HEADS, n % 3), k = heads(2, keys, n / 3 % 3), v = heads(3, keys, n % 3);
-    handle dout = heads(4, HEADS, n / 3 % 3), y, lse, dq, dk, dv;
+    const int64_t keys = n / 16 ? 2 : HEADS;
+    handle q = heads(1, HEADS, n % 4), k = heads(2, keys, n / 4 % 4), v = heads(3, keys, n % 4);
+    handle dout = heads(4, HEADS, n / 4 % 4), y, lse, dq, dk, dv;
     double scale = 1 / sqrt((double)COLUMNS);
     std::vector<float> out;
     ON(_scaled_dot_product_flash_attention_for_cpu)(q, k, v, 0, 1, nullptr, n % 2 ? &scale : nullptr, &y, &lse);
@@ -194,7 +195,7 @@ int main(void) {
         compare("addmm", addmm, n);
     for (int n = 0; n < 8; n++)
         compare("batches", batches, n);
-    for (int n = 0; n < 18; n++)
+    for (int n = 0; n < 32; n++)
         compare("attention", attention, n);
     compare("copies", copies, 0);
     printf("%d passed, %d failed\n", passed, failed);
