@@ -147,8 +147,11 @@ def replacements():
         get_multi_processor_count=constant(132),
     )
     yield CudaInterface, {n: v if isinstance(v, type) else staticmethod(v) for n, v in interface.items()}
-    # guards the device in C++, which looks for one
-    yield torch.Tensor, dict(__invert__=lambda t: torch.bitwise_not(t))
+    # these guard the device in C++, which looks for one
+    yield torch.Tensor, dict(
+        __invert__=lambda t: torch.bitwise_not(t),
+        copy_=lambda t, *more: torch.ops.aten.copy_.default(t, *more),
+    )
     yield fake_tensor, dict(init_gpu_context=constant(None))
     yield torch._C, dict(
         _cuda_getCurrentRawStream=constant(0),
