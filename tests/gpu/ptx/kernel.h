@@ -65,6 +65,14 @@ static inline uint32_t shuffle(mode how, uint32_t a, uint32_t b, uint32_t c, uin
 static inline uint32_t of_lane(uint32_t mine, uint32_t from, grid_place at) {
     return (uint32_t)grid_exchange(~0u, GRID_SHUFFLE, mine, from, at);
 }
+/* PTX ISA, "redux.sync": what all lanes of the mask have, or'ed. */
+static inline uint32_t any_bits(uint32_t mine, uint32_t mask, grid_place at) {
+    uint32_t all = 0;
+    for (uint32_t lane = 0; lane < 32; lane++)
+        if (mask >> lane & 1)
+            all |= (uint32_t)grid_exchange(mask, GRID_SHUFFLE, mine, lane, at);
+    return all;
+}
 /* PTX ISA, "ldmatrix": returns this lane's two elements of 2 bytes of the n-th matrix. row: the address of a row. */
 static inline uint32_t matrix_part(const memory &m, uint32_t row, uint32_t n, bool turned, grid_place at) {
     const uint32_t lane = grid_lane(), i = lane / 4, j = lane % 4 * 2;

@@ -332,6 +332,13 @@ class Writer:
         got = f"grid_exchange({self.get(mask, 'u32')}, GRID_BALLOT, {self.get(p, 'pred')}, 0, {{FILE_NAME, {i.line}}})"
         return [self.put(d, f'(uint32_t){got}', 'b32')]
 
+    def op_redux(self, i):
+        if i.op[1:] != ['sync', 'or', 'b32']:
+            raise Unknown('not in the table')
+        d, s, mask = i.operands
+        got = f"any_bits({self.get(s, 'b32')}, {self.get(mask, 'u32')}, {{FILE_NAME, {i.line}}})"
+        return [self.put(d, got, 'b32')]
+
     def op_bra(self, i):
         return [f'goto {self.label(i.operands[0][1])};']
 
