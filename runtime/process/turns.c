@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 enum { ANY = -1 }; /* a core that the system chooses */
+static const double LONGEST = 1e-4; /* seconds; a handoff that takes longer waited for another program */
 
 struct seat {                      /* of a rank */
     _Alignas(64) _Atomic int rung; /* number of calls of turns_wake */
@@ -187,7 +188,10 @@ static void sleep_until_granted(struct seat *seat) {
     while (!atomic_load(&seat->granted))
         syscall(SYS_futex, &seat->granted, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
     atomic_store(&seat->granted, 0);
-    seat->handoff += seconds() - seat->since;
+    double took = seconds() - seat->since;
+    if (took > LONGEST)
+        return;
+    seat->handoff += took;
     seat->turns++;
 }
 

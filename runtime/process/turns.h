@@ -20,5 +20,6 @@ void turns_end(struct turns *turns, int rank);
  * since the last turns_wait returned. */
 void turns_wait(struct turns *turns, int rank);
 void turns_wake(struct turns *turns, int rank);  /* any thread may call it */
-double turns_handoff(const struct turns *turns); /* mean seconds until a rank that gets its turn runs; 0: none did */
+/* Returns the mean seconds until a rank that gets its turn runs, if no other program has its core; 0: not known. */
+double turns_handoff(const struct turns *turns);
 #endif
