@@ -87,9 +87,10 @@ enum diff_class { ONLY_A, ONLY_B, SPLIT, MOVED, REORDERED, LONGER, REREAD, NCLAS
 /* Equal changes of operations of one kind; changes of duration are grouped by rank as well. */
 struct diff_cause {
     enum diff_class class;
-    int op, rank, n; /* rank -1: any */
+    int op, rank, n; /* op -1: all kinds that are reordered; rank -1: any */
     int32_t a, b;    /* the first of them, in A and in B; -1: absent */
     int64_t effect;  /* as in struct root, for all of them together */
+    bool unknown;    /* the effect is not known: without this change alone, B would deadlock */
 };
 
 struct diff_causes {
@@ -174,8 +175,9 @@ int64_t diff_shift(const struct diff *diff, int side, int op); /* how much later
 const struct root *diff_root(const struct diff *diff, int side, int op); /* what made it earlier or later, or NULL */
 int64_t diff_begin(const struct side *side, const struct diff_op *op);
 int64_t diff_took(const struct side *side, const struct diff_op *op); /* a RECV: since its SEND began */
-bool diff_waits_in_lane(const struct side *side, int o); /* whether o waits for its lane's previous operation */
-int diff_by_weight(const void *x, const void *y);        /* orders roots by how many they pushed, and then how far */
+bool diff_waits_in_lane(const struct side *side, int o);  /* whether o waits for its lane's previous operation */
+bool diff_follows(const struct side *side, int p, int o); /* the same if p were the previous operation */
+int diff_by_weight(const void *x, const void *y);         /* orders roots by how many they pushed, and then how far */
 /* diff_account.c: divides the time of the rank that ends last. last: the side's last operation, or -1. Returns its
  * rank, or -1. */
 int diff_account(const struct side *side, int last, double tick, int64_t *acc);

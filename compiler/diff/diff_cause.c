@@ -33,13 +33,17 @@ static bool shares(const struct rank *k, const struct instr *x, const struct ins
     return false;
 }
 
-/* Returns whether o waits for the operation before it in its lane. Messages of an edge follow each other at once: the
- * SEND waits for the SEND before it, and a RECV waits for no RECV. */
-bool diff_waits_in_lane(const struct side *side, int o) {
+/* Returns whether o waits for p if p is the operation before it in its lane. Messages of an edge follow each other at
+ * once: the SEND waits for the SEND before it, and a RECV waits for no RECV. */
+bool diff_follows(const struct side *side, int p, int o) {
     const struct diff_lane *lane = &side->lane[side->op[o].lane];
     bool edge = lane->kind == LANE_SEND || lane->kind == LANE_RECV;
-    bool follows = edge && is_message(side->op[o].op) && o > lane->first && is_message(side->op[o - 1].op);
-    return o > lane->first && !(follows && is_recv(side->op[o].op) && side->op[o - 1].ring != o - 1);
+    bool follows = edge && is_message(side->op[o].op) && is_message(side->op[p].op);
+    return !(follows && is_recv(side->op[o].op) && side->op[p].ring != p);
+}
+
+bool diff_waits_in_lane(const struct side *side, int o) {
+    return o > side->lane[side->op[o].lane].first && diff_follows(side, o - 1, o);
 }
 
 /* Waits for memory are the program's own: another tool's run does not reuse bytes as it does. */

@@ -76,10 +76,11 @@ static void put_why_json(struct text *t, const struct diff *diff) {
     put(t, ",\n  \"causes\": [");
     for (int i = 0; i < diff->causes.n; i++) {
         const struct diff_cause *cause = &diff->causes.of[i];
-        put(t, "%s\n    { \"change\": \"%s\", \"op\": \"%s\", \"rank\": ", i ? "," : "", class_name[cause->class],
-            op_name[cause->op]);
-        put(t, cause->rank < 0 ? "null" : "%d", cause->rank);
-        put(t, ", \"count\": %d, \"effect\": %s }", cause->n, number((double)cause->effect * diff->tick, x));
+        put(t, "%s\n    { \"change\": \"%s\", \"op\": ", i ? "," : "", class_name[cause->class]);
+        put(t, cause->op < 0 ? "null" : "\"%s\"", cause->op < 0 ? "" : op_name[cause->op]);
+        put(t, cause->rank < 0 ? ", \"rank\": null" : ", \"rank\": %d", cause->rank);
+        put(t, ", \"count\": %d, \"effect\": %s }", cause->n,
+            cause->unknown ? "null" : number((double)cause->effect * diff->tick, x));
     }
     put(t, "%s]", diff->causes.n ? "\n  " : "");
 }

@@ -403,7 +403,7 @@ static void put_causes(struct text *t, const struct diff *diff, const struct mea
         if (shown++ == 0)
             put(t, "%sCauses, by how much longer (+) or shorter (-) each alone makes B (%s)\n%s",
                 style.markdown ? "### " : "", measure->name, style.markdown ? "\n```\n" : "");
-        put(t, "%10s  ", signed_time(cause->effect, diff, measure, effect));
+        put(t, "%10s  ", cause->unknown ? "?" : signed_time(cause->effect, diff, measure, effect));
         put_diff_cause(t, diff, cause);
         put(t, "\n");
     }

@@ -25,7 +25,9 @@ static bool is_less(const struct diff *diff, const struct diff_cause *cause) {
     return cause->class == LONGER && diff_took(b, &b->op[cause->b]) < diff_took(a, &a->op[cause->a]);
 }
 
-static enum sort sort_of(int op) { return is_job(op) || op == OP_U ? JOBS : is_message(op) ? MESSAGES : OTHERS; }
+static enum sort sort_of(int op) {
+    return op < 0 || is_job(op) || op == OP_U ? JOBS : is_message(op) ? MESSAGES : OTHERS;
+}
 
 /* Orders by sort, then by effect, then by class. */
 static int by_importance(const void *x, const void *y) {
@@ -211,6 +213,10 @@ void put_diff_cause(struct text *t, const struct diff *diff, const struct diff_c
     struct part part = {cause->class, JOBS, is_less(diff, cause), cause->n, 0};
     if (cause->class == SPLIT) {
         put_part(t, diff, &part);
+        return;
+    }
+    if (cause->op < 0) {
+        put(t, "%d operations reordered, of all kinds together", cause->n);
         return;
     }
     const char *name = diff_op_name(a ? a : b);

@@ -1,5 +1,6 @@
-/* A diff's figures on random pairs of schedules: exact sums, the fewest reordered jobs, and a root for every shift. */
-#include "diff/diff.h"
+/* A diff's figures on random pairs of schedules: exact sums, the fewest reordered jobs, a root for every shift, and the
+ * effects of other orders. */
+#include "diff/diff_replay.h"
 #include "random_spec.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -8,6 +9,15 @@ enum {
     ALONE = 1 << 20, /* the timeline without the program */
     CORES = 1 << 21, /* ranks are threads that share two cores */
 };
+
+/* Compiles a spec to a side. */
+static struct side *compiled(const char *name, struct spec *sp, struct costs *costs) {
+    struct graph *g = graph_of(sp);
+    struct program *p = lower_of(sp, costs, g, sched_of(sp, costs, g));
+    mem_of(sp, p);
+    lanes_sync(p);
+    return side_of_program(name, p, sim_of(sp, costs, p));
+}
 
 static struct side *drawn(const char *name, uint64_t seed, int flags, double scale) {
     struct spec *sp = draw_spec(seed, flags & ~(ALONE | CORES));
@@ -110,6 +120,12 @@ static void check_classes(const struct diff *d, int seed) {
     cr_assert_eq(explained, shifts, "seed %d: every later or earlier end has one root", seed);
 }
 
+/* The only cause explains everything. */
+static void check_causes(const struct diff *d, int seed) {
+    if (d->causes.n == 1)
+        cr_assert_eq(d->causes.of->effect, d->side[1]->makespan - d->side[0]->makespan, "seed %d", seed);
+}
+
 static void compare(int first, int seeds, int flags, double scale) {
     for (int seed = first; seed < first + seeds; seed++) {
         struct side *a = drawn("a", (uint64_t)seed, flags, scale);
@@ -117,6 +133,7 @@ static void compare(int first, int seeds, int flags, double scale) {
         struct diff *d = diff_make(a, b);
         check_account(d, seed);
         check_classes(d, seed);
+        check_causes(d, seed);
         if (seed % 4 == 1)
             cr_assert(diff_same(d), "seed %d: a schedule and itself", seed);
         free_all();
@@ -160,4 +177,67 @@ Test(diff, timelines_alone) {
         cr_assert_eq(sum, side[0]->makespan, "seed %d", seed);
     }
     cr_assert(waits > 10000 && free > 10000, "%d %d", waits, free);
+}
+
+/* Draws one spec twice, with two strict orders of its jobs. */
+static struct side *ordered(const char *name, int seed, int flags, int order) {
+    struct spec *sp = draw_spec((uint64_t)seed, flags | AT_HOME);
+    struct costs *costs = draw_stages(sp);
+    random_state = (uint64_t)seed + (uint64_t)order * 1000000;
+    int32_t *at = draw_order(sp);
+    sp->strict = true;
+    for (int i = 0; i < sp->njobs; i++)
+        sp->job[at[i]].prio = i;
+    return compiled(name, sp, costs);
+}
+
+/* Returns a time that no order of the side's jobs beats: the work of a rank, or of a microbatch on all stages. */
+static int64_t least_time(const struct side *s) {
+    int64_t *rank = NEW(int64_t, s->workers), *batch = NEW(int64_t, s->n), most = 0;
+    for (int i = 0; i < s->n; i++) {
+        const struct diff_op *op = &s->op[i];
+        int64_t took = op->end - op->start, *sum = &rank[op->rank];
+        if (!is_job(op->op))
+            continue;
+        *sum += took;
+        batch[op->batch] += op->op == OP_F || op->op == OP_B || op->op == OP_I ? took : 0;
+        most = *sum > most ? *sum : most;
+        most = batch[op->batch] > most ? batch[op->batch] : most;
+    }
+    return most;
+}
+
+/* With all reordered operations put back, B is simulated exactly as A, if nothing waits for memory. Returns whether
+ * their simulations differ. */
+static bool check_put_back(const struct diff *d, int seed) {
+    struct replayed a = replay_side(d, 0), b = replay_side(d, 1);
+    bool *back = NEW(bool, d->side[1]->n);
+    int64_t longer = 0;
+    for (int i = 0; i < d->side[1]->n; i++)
+        back[i] = d->side[1]->op[i].reordered;
+    cr_assert(replay_reordered(&b, d, back, &longer), "seed %d: A's order cannot deadlock", seed);
+    cr_assert_eq(b.unbound - longer, a.unbound, "seed %d: B in A's order", seed);
+    return longer != 0;
+}
+
+/* Tries 1,200 pairs that differ in their order alone. */
+Test(diff, orders) {
+    static const int flags[] = {0, LATENCY, BANDWIDTH, BANDWIDTH | COARSE};
+    int single = 0, several = 0, differ = 0;
+    for (int seed = 0; seed < 1200; seed++, free_all()) {
+        struct side *a = ordered("a", seed, flags[seed % 4], 1), *b = ordered("b", seed, flags[seed % 4], 2);
+        struct diff *d = diff_make(a, b);
+        check_causes(d, seed);
+        if (d->only[0] || d->only[1] || d->split || d->moved || d->longer)
+            continue;
+        differ += check_put_back(d, seed);
+        single += d->causes.n == 1;
+        several += d->causes.n > 1;
+        for (int i = 0; i < d->causes.n; i++) {
+            const struct diff_cause *cause = &d->causes.of[i];
+            cr_assert(!cause->unknown, "seed %d: all reorderings together cannot deadlock", seed);
+            cr_assert_geq(b->makespan - cause->effect, least_time(b), "seed %d: faster than any order", seed);
+        }
+    }
+    cr_assert(single > 500 && several > 30 && differ > 300, "%d %d %d", single, several, differ);
 }

@@ -182,6 +182,25 @@ print("compared")
 PY
 )"
 
+# The effect of an order is simulated with the other order. If it is the only cause, it explains the whole difference.
+C="--cluster schedules/clusters/latency.lua -D latency=1"
+H="--model schedules/models/gpt.lua --cluster schedules/clusters/nodes.lua -D kind=h100 -D layers=32 -D width=4096 -D heads=32
+-D context=4096 -D rows=1 -D precision=bf16 -D workers=8 -D batches=16"
+expect "an order with more forwards ahead" " -10 15 B reordered, such as 0B0 on rank 0" "$(causes $S schedules/latency_1f1b.lua $C)"
+expect "the order of GPipe and of 1F1B" "1 cause, and its effect is the difference" "$("$PIANOLA" diff --json schedules/gpipe.lua $S $H |
+    python3 -c 'import json, sys
+d = json.load(sys.stdin)
+print(len(d["causes"]), "cause, and its effect is", "the difference" if d["causes"][0]["effect"] == d["figures"]["makespan"]["delta"] else d["causes"])')"
+# No order of ZB-H2's jobs beats 27, so undoing a part of the order cannot make it shorter.
+for pair in "zb_h1 zb_h2" "zb_h2 zb_h1"; do
+    a=${pair% *} b=${pair#* }
+    "$PIANOLA" diff --json schedules/$a.lua schedules/$b.lua >"$room/json"
+    expect "$a, then $b: no undone order is faster than the proved bound" "27 0" "$("$PIANOLA" optimal schedules/$b.lua --json |
+        python3 -c 'import json, sys
+bound, d = json.load(sys.stdin)["lower_bound"], json.load(open(sys.argv[1]))
+print(bound, sum(d["figures"]["makespan"]["b"] - c["effect"] < bound for c in d["causes"]))' "$room/json")"
+done
+
 # Only the order changed. Streams have no times, and a timeline has no memory.
 answers 1 $A/streams.txt generated/gpipe/streams.txt
 expect "reordered" "~ rank 0 compute 0B0 after 0F7 (was after 0F3)" "$(grep -m 1 '^~' "$room/out" | tr -s ' ')"

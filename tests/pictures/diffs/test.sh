@@ -202,7 +202,7 @@ P
 expect "a page: the joined job is lit on both sides" "a2F7 need, a3F7 this, b2F7 need, b3F7 this" "$(data moved)"
 expect "a page: a pushed job, its inputs and its root are lit" "a0B0 this, a0F0 need, a1B0 need, a3F7 root, b0B0 this, b0F0 need, b1B0 need" "$(data pushed)"
 expect "a page: the root that the text names" "~ rank 3 3F7 ends +14 units; critical; pushed 70" \
-    "$(sed -n '/^Roots/{n;p}' "$room/text" | tr -s ' ')"
+    "$(sed -n '/^Roots/,$p' "$room/text" | grep -m 1 ' 3F7 ' | tr -s ' ')"
 expect "a page: the panel describes the job under the mouse" 1 "$(grep -c 'class="v-info"[^>]*>0B0: full backward of stage 0.*pushed by 3F7 of rank 3' "$room/dom")"
 expect "a page: the panel lists the needs in A and B, and the root" "needs 0F0,needs 1B0,root: 3F7" \
     "$(sed -n '/class="v-info"/,/<\/pre>/p' "$room/dom" | sed -nE 's/^((needs|root:) [^:]*).*/\1/p' | sort -u | paste -sd,)"
