@@ -55,7 +55,7 @@ static struct side *load_script(struct loading *loading, const char *path) {
     side->proved = true;
     side->unit = c->report->unit;
     side->flops = c->spec->machine.took ? 0 : c->spec->machine.flops;
-    side->limit = c->spec->machine.memory;
+    side->on.memory = c->spec->machine.memory;
     side->on.cores = c->spec->machine.cores;
     side->on.serial = c->spec->machine.serial;
     return side;
@@ -112,7 +112,7 @@ static struct side *predict_measured(const struct loading *loading, const struct
         return NULL;
     struct side *side = side_of_program(script->name, c->program, predict_from_work(c, &work));
     side->proved = script->proved;
-    side->limit = script->limit;
+    side->on.memory = script->on.memory;
     side->on.cores = work.cores;
     side->on.serial = true;
     side->unit = "s";

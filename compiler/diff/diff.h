@@ -38,6 +38,9 @@ struct diff_lane {
     const char *name;
 };
 
+enum { SIZE_RANKS, SIZE_STAGES, SIZE_BATCHES, NSIZES };
+extern const char *const size_name[NSIZES];
+
 struct side {
     const char *name; /* as the user named it */
     const char *unit; /* unit of its times; NULL: its file does not say, or it has none */
@@ -46,6 +49,10 @@ struct side {
     bool proved;        /* it was compiled here */
     struct diff_op *op; /* sorted by rank, lane and position in the lane */
     int n, nlanes, workers;
+    struct {
+        int64_t of[NSIZES];
+        int slices; /* per microbatch, at least 1 */
+    } size;         /* of what its jobs do */
     struct diff_lane *lane;
     int32_t *lane_at;            /* rank r's lanes are lane[lane_at[r] .. lane_at[r+1]) */
     const struct program *p;     /* NULL: only a timeline is known */
@@ -63,10 +70,10 @@ struct side {
     double work;        /* ticks of jobs on all ranks, counting an overlapping pair once; may exceed int64_t */
     int64_t peak_bytes; /* on the rank with the largest arena; -1: unknown */
     double sent;        /* bytes of all messages */
-    double limit;       /* memory of a rank in bytes; 0: unknown */
     struct {
-        double cores; /* that the ranks share; 0: each rank has its own, or unknown */
-        bool serial;  /* ranks are threads, which also move messages */
+        double cores;  /* that the ranks share; 0: each rank has its own, or unknown */
+        bool serial;   /* ranks are threads, which also move messages */
+        double memory; /* of a rank, in bytes; 0: unknown */
     } on;
 };
 
@@ -83,11 +90,12 @@ struct root {
     bool critical;
 };
 
-enum diff_class { ONLY_A, ONLY_B, SPLIT, MOVED, REORDERED, LONGER, REREAD, NCLASSES };
-/* Equal changes of operations of one kind; changes of duration are grouped by rank as well. */
+/* RECUT: the model is cut into another number of stages, so that no job has a counterpart */
+enum diff_class { ONLY_A, ONLY_B, SPLIT, MOVED, REORDERED, LONGER, REREAD, NCLASSES, RECUT };
+/* Equal changes of operations of one kind; changes of duration by different factors are grouped by rank as well. */
 struct diff_cause {
     enum diff_class class;
-    int op, rank, n; /* op -1: all kinds that are reordered; rank -1: any */
+    int op, rank, n; /* op -1: all kinds; rank -1: any */
     int32_t a, b;    /* the first of them, in A and in B; -1: absent */
     int64_t effect;  /* as in struct root, for all of them together */
     bool unknown;    /* the effect is not known: without this change alone, B would deadlock */
@@ -125,6 +133,7 @@ struct diff {
     struct side *side[2];
     double tick; /* in the unit of the times; 0: one side has none */
     const char *unit;
+    double share; /* times are in units of an F of 1 / share of the model; 0: as the sides give them */
     int only[2], split, moved, reordered, longer, reread, shifted;
     bool repeated; /* the sides differ in how many microbatches an update covers, or in what repeats and how often */
     bool rewired;  /* the above are all 0, but operands, waits or memory differ; known only if both are programs */
@@ -164,6 +173,14 @@ int side_nsteps(const struct side *side); /* 1: predicted */
 /* Writes when operation i ended, or how long it took, in each step. */
 void diff_sample(const struct side *side, int i, bool ends, double *out);
 void diff_significance(struct diff *diff);
+/* diff_size.c. side_sizes finds the sizes of what a side's jobs do. diff_scale scales costs in units, if stages have
+ * another size on each side. diff_per_work returns a makespan, per unit of work if the sides do different work; per:
+ * how to call it, or NULL. put_resized writes how B's sizes differ. */
+void side_sizes(struct side *side);
+bool diff_resized(const struct diff *diff, int size);
+void diff_scale(struct diff *diff);
+double diff_per_work(const struct diff *diff, int side, const char **per);
+void put_resized(struct text *t, const struct diff *diff);
 /* diff_match.c: runs the whole comparison: finds operations on one side only, those that moved or were reordered, those
  * that take longer, then the rest. */
 struct diff *diff_make(struct side *a, struct side *b);

@@ -84,7 +84,7 @@ void diff_rank_times(const struct diff *diff, int side, int r, double **start, d
 double diff_limit(const struct diff *diff) {
     double limit = INFINITY;
     for (int k = 0; k < 2; k++)
-        limit = fmin(limit, diff->side[k]->limit > 0 ? diff->side[k]->limit : INFINITY);
+        limit = fmin(limit, diff->side[k]->on.memory > 0 ? diff->side[k]->on.memory : INFINITY);
     return limit;
 }
 

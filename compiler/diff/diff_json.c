@@ -64,9 +64,21 @@ static void put_roots_json(struct text *t, const struct diff *diff) {
     put(t, "]");
 }
 
+/* Writes the sizes of both sides' work, and the share of the model for which F is 1. */
+static void put_sizes_json(struct text *t, const struct diff *diff) {
+    char x[32];
+    put(t, ",\n  \"sizes\": {\n");
+    for (int i = 0; i < NSIZES; i++) {
+        put_pair(t, size_name[i], true, (double)diff->side[0]->size.of[i], true, (double)diff->side[1]->size.of[i]);
+        put(t, i + 1 < NSIZES ? ",\n" : "\n  }");
+    }
+    put(t, ",\n  \"share\": %s", diff->share > 0 ? number(1 / diff->share, x) : "null");
+}
+
 /* Writes what changed and why, as a sentence and as causes with their effects. */
 static void put_why_json(struct text *t, const struct diff *diff) {
-    static const char *const class_name[NCLASSES] = {"only_a", "only_b", "split", "moved", "reordered", "longer"};
+    static const char *const class_name[] = {"only_a",    "only_b", "split", "moved",
+                                             "reordered", "longer", NULL,    [RECUT] = "stages"};
     struct measure measure = diff_measure(diff, true);
     struct text sentence = {0};
     char x[32];
@@ -149,6 +161,7 @@ void emit_diff_json(struct text *t, const struct diff *diff) {
         put_string(t, diff->unit);
     else
         put(t, "null");
+    put_sizes_json(t, diff);
     put(t, ",\n  \"figures\": {\n");
     for (int f = 0; f < NFIGURES; f++) {
         double a, b;

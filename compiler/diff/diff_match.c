@@ -327,11 +327,13 @@ struct diff *diff_make(struct side *a, struct side *b) {
     lend_waits(b, a);
     if (a->timed && b->timed) {
         set_rate(diff);
+        diff_scale(diff);
         match_ticks(diff);
         diff_significance(diff);
         count_changes(diff);
         diff_causes(diff);
-        diff_groups(diff);
+        if (!diff_resized(diff, SIZE_STAGES))
+            diff_groups(diff);
     }
     bool same = !diff->only[0] && !diff->only[1] && !diff->split && !diff->moved && !diff->reordered && !diff->longer &&
                 !diff->reread && !diff->shifted;

@@ -32,13 +32,23 @@ static struct lists group_edges(const struct edges *edges, int n) {
     return lists;
 }
 
-static int32_t *find_leaders(const struct side *side) {
-    int32_t *leader = NEW(int32_t, side->n);
-    memset(leader, -1, sizeof *leader * (size_t)side->n);
-    for (int32_t i = 0; i < side->n; i++)
-        for (int32_t o = i; leader[o] < 0; o = side->op[o].ring)
-            leader[o] = i;
-    return leader;
+static void find_leaders(struct replay_order *how, int n) {
+    how->leader = NEW(int32_t, n);
+    memset(how->leader, -1, sizeof *how->leader * (size_t)n);
+    for (int32_t i = 0; i < n; i++)
+        for (int32_t o = i; how->leader[o] < 0; o = how->ring[o])
+            how->leader[o] = i;
+}
+
+/* Sets the rings to the side's, but overlapping jobs start together only if they still follow each other. */
+static void find_rings(const struct side *side, struct replay_order *how) {
+    how->ring = NEW(int32_t, side->n);
+    for (int32_t i = 0; i < side->n; i++) {
+        int32_t other = side->op[i].ring;
+        bool apart = !is_message(side->op[i].op) && how->before[i] != other && how->before[other] != i;
+        how->ring[i] = apart ? i : other;
+    }
+    find_leaders(how, side->n);
 }
 
 /* ---- data ---- */
@@ -138,26 +148,26 @@ static bool sort_ops(const struct replayed *re, struct replay_order *how) {
     how->order = NEW(int32_t, side->n + 1);
     for (int32_t i = 0; i < side->n; i++) {
         if (how->before[i] >= 0)
-            add_precedence(re->leader, how->before[i], i, left, &followers);
+            add_precedence(how->leader, how->before[i], i, left, &followers);
         for (int32_t w = how->waits.at[i]; w < how->waits.at[i + 1]; w++)
-            add_precedence(re->leader, how->waits.to[w], i, left, &followers);
+            add_precedence(how->leader, how->waits.to[w], i, left, &followers);
     }
     struct lists next = group_edges(&followers, side->n);
     for (int32_t i = 0; i < side->n; i++)
-        if (re->leader[i] == i && left[i] == 0)
+        if (how->leader[i] == i && left[i] == 0)
             ready[n++] = i;
     for (int at = 0; at < n; at++) {
         int32_t o = ready[at];
         do
             how->order[done++] = o;
-        while ((o = side->op[o].ring) != ready[at]);
+        while ((o = how->ring[o]) != ready[at]);
         for (int32_t k = next.at[ready[at]]; k < next.at[ready[at] + 1]; k++)
             if (--left[next.to[k]] == 0)
                 ready[n++] = next.to[k];
     }
     bool acyclic = done == side->n;
     for (int32_t i = 0; i < side->n; i++)
-        if (left[re->leader[i]] > 0)
+        if (left[how->leader[i]] > 0)
             how->order[done++] = i;
     return acyclic;
 }
@@ -169,11 +179,11 @@ static bool sort_ops(const struct replayed *re, struct replay_order *how) {
 static int64_t awaited(const struct replayed *re, const struct replay_order *how, int32_t i, bool data, bool lane) {
     int64_t t = 0;
     int32_t before = how->before[i];
-    if (lane && before >= 0 && !(data && re->leader[before] == re->leader[i]))
+    if (lane && before >= 0 && !(data && how->leader[before] == how->leader[i]))
         t = re->lane_end[before];
     for (int32_t w = how->waits.at[i]; data && w < how->waits.at[i + 1]; w++) {
         int32_t from = how->waits.to[w];
-        if (re->leader[from] != re->leader[i] && re->end[from] > t)
+        if (how->leader[from] != how->leader[i] && re->end[from] > t)
             t = re->end[from];
     }
     return t;
@@ -182,7 +192,7 @@ static int64_t awaited(const struct replayed *re, const struct replay_order *how
 /* Returns when everything that i's message needs has ended and, with `lane`, the operations before it in its lanes. */
 static int64_t awaited_by_all(const struct replayed *re, const struct replay_order *how, int32_t i, bool lane) {
     int64_t t = awaited(re, how, i, true, lane);
-    for (int32_t o = re->side->op[i].ring; o != i; o = re->side->op[o].ring) {
+    for (int32_t o = how->ring[i]; o != i; o = how->ring[o]) {
         int64_t its = awaited(re, how, o, true, lane);
         t = its > t ? its : t;
     }
@@ -193,7 +203,7 @@ static int64_t awaited_by_all(const struct replayed *re, const struct replay_ord
  * returned for the place before; a message's operations share it. */
 static int64_t awaited_at(const struct replayed *re, const struct replay_order *how, int at, int64_t before) {
     int32_t i = how->order[at];
-    bool shared = at > 0 && re->leader[i] == re->leader[how->order[at - 1]];
+    bool shared = at > 0 && how->leader[i] == how->leader[how->order[at - 1]];
     return shared ? before : awaited_by_all(re, how, i, !re->out[i]);
 }
 
@@ -224,11 +234,11 @@ static int32_t *lane_order(const struct side *side) {
 
 struct replayed replay_side(const struct diff *diff, int which) {
     const struct side *side = diff->side[which];
-    struct replayed re = {.side = side, .leader = find_leaders(side)};
+    struct replayed re = {.side = side, .as_run = {.before = lane_order(side)}};
     int64_t awaits = 0;
-    re.waits = wait_edges(side, re.leader);
+    find_rings(side, &re.as_run);
+    re.waits = re.as_run.waits = wait_edges(side, re.as_run.leader);
     re.needs = need_edges(diff, which);
-    re.as_run = (struct replay_order){.waits = re.waits, .before = lane_order(side)};
     sort_ops(&re, &re.as_run); /* times that contradict each other can leave cycles */
     re.gap = NEW(int64_t, side->n);
     re.delay = NEW(int64_t, side->n);
@@ -246,7 +256,8 @@ struct replayed replay_side(const struct diff *diff, int which) {
     }
     memcpy(re.delay, re.gap, sizeof *re.gap * (size_t)side->n);
     re.makespan = replay(&re);
-    struct replay_order unbound = {.waits = re.needs, .before = re.as_run.before};
+    struct replay_order unbound = re.as_run;
+    unbound.waits = re.needs;
     sort_ops(&re, &unbound);
     re.unbound = run_again(&re, &unbound);
     return re;
@@ -294,6 +305,7 @@ bool replay_reordered(struct replayed *re, const struct diff *diff, const bool *
     struct scratch scratch = scratch_begin();
     const struct side *other = diff->side[re->side == diff->side[0]];
     struct replay_order how = {.waits = re->needs, .before = other_order(re->side, other, back)};
+    find_rings(re->side, &how);
     bool runs = sort_ops(re, &how);
     *longer = runs ? re->unbound - run_again(re, &how) : 0;
     scratch_end(scratch);

@@ -11,14 +11,14 @@ struct lists {
 
 /* The order in which operations are simulated, and what precedes each in its lane */
 struct replay_order {
-    struct lists waits; /* what each operation waits for, in other lanes or as data */
-    int32_t *before;    /* per operation: the operation before it in its lane that it waits for; -1: none */
-    int32_t *order;     /* operations, each after all that it waits for, with a message's operations together */
+    struct lists waits;     /* what each operation waits for, in other lanes or as data */
+    int32_t *before;        /* per operation: the operation before it in its lane that it waits for; -1: none */
+    int32_t *ring, *leader; /* per operation: the next, and the first, of those that start together */
+    int32_t *order;         /* operations, each after all that it waits for, with a message's operations together */
 };
 
 struct replayed {
     const struct side *side;
-    int32_t *leader;    /* per operation: the first of those that start together */
     struct lists waits; /* what the streams make each operation wait for, including memory */
     struct lists needs; /* the operations whose results each operation reads, whatever their order */
     struct replay_order as_run;

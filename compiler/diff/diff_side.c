@@ -90,6 +90,7 @@ bool side_leads(const struct side *side, int o) {
 static void finish_side(struct side *side) {
     number_equals(side);
     join_messages(side);
+    side_sizes(side);
     for (int i = 0; i < side->n; i++)
         if (is_send(side->op[i].op))
             side->sent += fmax((double)side->op[i].bytes, 0);

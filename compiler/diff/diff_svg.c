@@ -38,7 +38,7 @@ static struct paint paint_op(const struct diff_op *op) {
     return paint_of(&x, BY_OP);
 }
 
-static double limit_of(const struct side *side) { return side->limit > 0 ? side->limit : INFINITY; }
+static double limit_of(const struct side *side) { return side->on.memory > 0 ? side->on.memory : INFINITY; }
 
 static struct box box_of(const struct picture *picture, int panel, int i) {
     const struct side *side = panel_side(picture, panel);

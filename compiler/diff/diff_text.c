@@ -116,8 +116,17 @@ static void put_table_head(struct text *t, bool markdown, const char *last) {
         put(t, "|---|---:|---:|---:|\n");
 }
 
+static void put_size_rows(struct text *t, const struct diff *diff, bool markdown) {
+    for (int i = 0; i < NSIZES; i++) {
+        long long a = diff->side[0]->size.of[i], b = diff->side[1]->size.of[i];
+        if (a != b)
+            put_figure_row(t, markdown, size_name[i], format("%lld", a), format("%lld", b), format("%+lld", b - a));
+    }
+}
+
 static void put_figures(struct text *t, const struct diff *diff, const struct measure *measure, bool markdown) {
     put_table_head(t, markdown, "delta");
+    put_size_rows(t, diff, markdown);
     for (int f = 0; f < NFIGURES; f++) {
         double a, b;
         char x[32] = "", y[32] = "", delta[32] = "";
@@ -373,6 +382,9 @@ static void put_sides(struct text *t, const struct diff *diff, bool ascii) {
     if (diff->base.rate > 0)
         put(t, "%c's times are in %s; taken as seconds at %.4g a second, where all jobs of both take the same time\n",
             diff->side[0]->steps ? 'B' : 'A', diff->side[diff->side[0]->steps != NULL]->unit, 1 / diff->base.rate);
+    if (diff->share > 0)
+        put(t, "times are scaled to equal work: F is 1 for 1/%g of the model, a rank's share%s\n", diff->share,
+            diff_resized(diff, SIZE_RANKS) ? " in A" : "");
     bool steps = diff->side[0]->steps || diff->side[1]->steps;
     if (diff->tick > 0 && steps && !diff->tells)
         put(t, "too few steps to tell a change from chance: record more (6 against a prediction, 4 on each side of two "
@@ -407,6 +419,8 @@ static void put_causes(struct text *t, const struct diff *diff, const struct mea
         put_diff_cause(t, diff, cause);
         put(t, "\n");
     }
+    if (shown > 0 && diff_resized(diff, SIZE_STAGES))
+        put(t, "%10s  No finer causes: a stage of A and a stage of B are different parts of the model\n", "");
     if (shown > 0)
         put(t, "%s\n", style.markdown ? "```\n" : "");
 }

@@ -5,10 +5,12 @@
  * the time saved by removing it from B, minus the time saved by removing it from A. So the effects of single changes
  * need not add up to the difference of the makespans; but if there is only one cause, undoing it makes A of B.
  *
- * Equal changes are undone together, and each root alone. If the order of one kind of job alone would deadlock, all
- * reorderings are one cause. If there are many roots, only the longest operations are undone, so that all simulations
- * together visit at most MOST_VISITS operations. */
+ * Equal changes are undone together, and each root alone. Changes of duration are equal if they have one factor, or
+ * else one rank. If the order of one kind of job alone would deadlock, all reorderings are one cause. If there are many
+ * roots, only the longest operations are undone, so that all simulations together visit at most MOST_VISITS operations.
+ */
 #include "diff_replay.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +31,7 @@ struct undoing {
     struct diff *diff;
     struct replayed re[2];
     bool *back;                  /* per operation of B: whether it has A's place in its lane */
+    bool alike[NOPS];            /* the kinds whose durations changed by one factor, on several ranks */
     bool reorders[NOPS], merged; /* the kinds of jobs that are reordered; whether all reorderings are one cause */
 };
 
@@ -128,7 +131,7 @@ static struct diff_cause cause_of(const struct undoing *undoing, const struct ch
         key.op = OP_B;
     if (key.class == REORDERED)
         key.op = undoing->merged ? -1 : ordering_kind(undoing->reorders, op->op);
-    if (key.class != LONGER)
+    if (key.class != LONGER || undoing->alike[op->op])
         key.rank = -1;
     return key;
 }
@@ -247,6 +250,14 @@ static void undo_groups(struct undoing *undoing, int most) {
     sort(diff->causes.of, (size_t)diff->causes.n, sizeof *diff->causes.of, by_effect);
 }
 
+/* Lists the other cut of the model as the only cause. Stages of one number are then different parts of the model. */
+static void blame_stages(struct diff *diff) {
+    diff->causes = (struct diff_causes){NEW(struct diff_cause, 1), 1};
+    *diff->causes.of = (struct diff_cause){.class = RECUT, .op = -1, .rank = -1, .a = -1, .b = -1};
+    diff->causes.of->n = (int)diff->side[1]->size.of[SIZE_STAGES];
+    diff->causes.of->effect = diff->side[1]->makespan - diff->side[0]->makespan;
+}
+
 static int by_length(const void *x, const void *y) {
     const struct root *a = x, *b = y;
     int64_t p = longest_of(compared->diff, a->a, a->b), q = longest_of(compared->diff, b->a, b->b);
@@ -277,6 +288,29 @@ static void undo_roots(struct undoing *undoing, int most) {
     sort(diff->root, (size_t)diff->nroots, sizeof *diff->root, by_gain);
 }
 
+/* Finds the kinds whose durations changed by one factor, on several ranks. */
+static void find_alike(struct undoing *undoing) {
+    const struct side *a = undoing->re[0].side, *b = undoing->re[1].side;
+    double ratio[NOPS] = {0};
+    int rank[NOPS];
+    bool differs[NOPS] = {0};
+    for (int i = 0; i < a->n; i++) {
+        const struct diff_op *op = &a->op[i];
+        if (class_of(undoing->diff, i, op->match) != LONGER)
+            continue;
+        double own = (double)diff_took(b, &b->op[op->match]) / (double)diff_took(a, op);
+        if (ratio[op->op] == 0)
+            rank[op->op] = op->rank;
+        else if (!(fabs(own - ratio[op->op]) <= 1e-6 * own))
+            differs[op->op] = true;
+        else if (rank[op->op] != op->rank)
+            undoing->alike[op->op] = true;
+        ratio[op->op] = own;
+    }
+    for (int k = 0; k < NOPS; k++)
+        undoing->alike[k] &= !differs[k] && isfinite(ratio[k]);
+}
+
 void diff_undo(struct diff *diff) {
     const struct side *a = diff->side[0], *b = diff->side[1];
     int64_t n = a->n + b->n, most = n > 0 ? MOST_VISITS / n : 0;
@@ -284,7 +318,11 @@ void diff_undo(struct diff *diff) {
     undoing.back = NEW(bool, b->n);
     for (int i = 0; i < b->n; i++)
         undoing.reorders[b->op[i].op] |= b->op[i].match >= 0 && class_of(diff, b->op[i].match, i) == REORDERED;
+    find_alike(&undoing);
     most = most < MOST_UNDONE ? most : MOST_UNDONE;
-    undo_groups(&undoing, (int)(most > 32 ? most : 32));
+    if (diff_resized(diff, SIZE_STAGES))
+        blame_stages(diff);
+    else
+        undo_groups(&undoing, (int)(most > 32 ? most : 32));
     undo_roots(&undoing, (int)most);
 }

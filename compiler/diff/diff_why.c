@@ -165,43 +165,79 @@ static void put_shares(struct text *t, const struct diff *diff, const struct mea
     put_share(t, (enum account)worst, time_text((double)against * diff->tick, measure, time), measure->name, sign > 0);
 }
 
-void put_diff_sentence(struct text *t, const struct diff *diff, const struct measure *measure) {
-    double x, y;
+/* ---- the comparison ---- */
+
+/* The makespans that the sentence compares */
+struct comparison {
+    double x, y;     /* of A and of B; per unit of work if the sides do different work */
+    const char *per; /* the unit of work, or NULL */
+    bool chance, equal;
+    const struct measure *measure;
+};
+
+/* Writes by how much longer or shorter B is. sizes: how its sizes differ; if given, it comes first. */
+static void put_comparison(struct text *t, const struct diff *diff, const struct comparison *c, const char *sizes) {
     char a[32], b[32];
-    bool timed = diff_figure(diff, F_MAKESPAN, 0, &x) && diff_figure(diff, F_MAKESPAN, 1, &y);
-    bool chance = timed && diff->tells && diff_by_chance(diff->p[F_MAKESPAN]);
-    bool equal = timed && !diff_figure_changed(diff, F_MAKESPAN, x, y);
+    bool ranks = c->per && strncmp(c->per, "per ", 4) != 0, less = c->y < c->x;
+    const char *per = !c->per ? "" : format(" %s", c->per);
+    time_text(c->x, c->measure, a);
+    time_text(c->y, c->measure, b);
+    if (*sizes)
+        put(t, "%s: ", sizes);
+    if (c->chance) {
+        put(t, "no significant change of the makespan (%s -> %s, p = %.2g)", a,
+            diff_figure_text(F_MAKESPAN, c->y, c->measure, b), diff->p[F_MAKESPAN]);
+        return;
+    }
+    if (c->equal) {
+        put(t, *sizes ? (ranks ? "as much" : "as long") : "B takes as long as A");
+        put(t, "%s (%s %s)", per, b, c->measure->name);
+        return;
+    }
+    put(t, *sizes ? "" : "B is ");
+    put(t, "%.1f %% %s%s (%s -> %s %s", 100 * fabs(c->y / c->x - 1),
+        ranks ? (less ? "less" : "more") : (less ? "shorter" : "longer"), per, a, b, c->measure->name);
+    put(t, diff->tells ? ", p = %.2g)" : ")", diff->p[F_MAKESPAN]);
+}
+
+static void put_memory_change(struct text *t, const struct diff *diff) {
+    double x, y;
+    if (diff_figure(diff, F_PEAK, 0, &x) && diff_figure(diff, F_PEAK, 1, &y) && x != y && x > 0)
+        put(t, ", and the rank that needs the most memory needs %.0f %% %s", 100 * fabs(y / x - 1),
+            y < x ? "less" : "more");
+}
+
+void put_diff_sentence(struct text *t, const struct diff *diff, const struct measure *measure) {
+    struct comparison c = {.measure = measure};
+    bool timed = diff_figure(diff, F_MAKESPAN, 0, &c.x) && diff_figure(diff, F_MAKESPAN, 1, &c.y);
+    struct text changes = {0}, sizes = {0};
     if (diff_same(diff)) {
         put(t, "the same");
         return;
     }
-    if (!timed || x <= 0) {
-        put(t, "they differ");
+    put(&sizes, "%s", "");
+    put_resized(&sizes, diff);
+    if (!timed || c.x <= 0) {
+        put(t, sizes.n ? "%s; they differ" : "they differ", sizes.s);
         put_changes(t, diff);
         return;
     }
-    if (chance)
-        put(t, "no significant change of the makespan (%s -> %s, p = %.2g)", time_text(x, measure, a),
-            diff_figure_text(F_MAKESPAN, y, measure, b), diff->p[F_MAKESPAN]);
-    else if (equal)
-        put(t, "B takes as long as A (%s)", diff_figure_text(F_MAKESPAN, y, measure, b));
-    else
-        put(t, "B is %.1f %% %s (%s -> %s", 100 * fabs(y / x - 1), y < x ? "shorter" : "longer",
-            time_text(x, measure, a), diff_figure_text(F_MAKESPAN, y, measure, b));
-    if (!chance && !equal)
-        put(t, diff->tells ? ", p = %.2g)" : ")", diff->p[F_MAKESPAN]);
-    struct text changes = {0};
-    if (put_parts(&changes, diff))
-        put(t, ": %s", changes.s);
+    c.x = diff_per_work(diff, 0, &c.per);
+    c.y = diff_per_work(diff, 1, &c.per);
+    c.chance = !c.per && diff->tells && diff_by_chance(diff->p[F_MAKESPAN]);
+    c.equal = !diff_figure_changed(diff, F_MAKESPAN, c.x, c.y);
+    put_comparison(t, diff, &c, sizes.s);
+    const char *then = sizes.n ? ";" : ":";
+    if (!diff_resized(diff, SIZE_STAGES) && put_parts(&changes, diff))
+        put(t, "%s %s", then, changes.s);
     else if (diff->repeated)
-        put(t, ": updates or repetitions differ");
+        put(t, "%s updates or repetitions differ", then);
     else if (diff->rewired)
-        put(t, ": operands, waits or memory differ");
-    if (!chance && !equal)
+        put(t, "%s operands, waits or memory differ", then);
+    if (!c.chance && !c.equal && !c.per)
         put_shares(t, diff, measure);
-    else if (equal && diff_figure(diff, F_PEAK, 0, &x) && diff_figure(diff, F_PEAK, 1, &y) && x != y && x > 0)
-        put(t, ", and the rank that needs the most memory needs %.0f %% %s", 100 * fabs(y / x - 1),
-            y < x ? "less" : "more");
+    else if (c.equal)
+        put_memory_change(t, diff);
 }
 
 /* ---- causes ---- */
@@ -215,11 +251,24 @@ void put_diff_cause(struct text *t, const struct diff *diff, const struct diff_c
         put_part(t, diff, &part);
         return;
     }
+    if (cause->class == RECUT) {
+        for (int i = 0, n = 0; i < NSIZES; i++)
+            if (diff_resized(diff, i))
+                put(t, "%s%s %lld -> %lld", n++ ? ", " : "", size_name[i], (long long)diff->side[0]->size.of[i],
+                    (long long)diff->side[1]->size.of[i]);
+        put(t, ": the cut of the model, and which rank has which part");
+        return;
+    }
     if (cause->op < 0) {
         put(t, "%d operations reordered, of all kinds together", cause->n);
         return;
     }
     const char *name = diff_op_name(a ? a : b);
+    if (cause->class == LONGER && cause->rank < 0) {
+        put(t, "%d %s take %.3g times as long", cause->n, op_name[cause->op],
+            (double)diff_took(diff->side[1], b) / (double)diff_took(diff->side[0], a));
+        return;
+    }
     put(t, "%d %s %s", cause->n, op_name[cause->op],
         cause->class == ONLY_A      ? "only in A"
         : cause->class == ONLY_B    ? "only in B"

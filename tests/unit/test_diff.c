@@ -129,7 +129,10 @@ static void check_causes(const struct diff *d, int seed) {
 static void compare(int first, int seeds, int flags, double scale) {
     for (int seed = first; seed < first + seeds; seed++) {
         struct side *a = drawn("a", (uint64_t)seed, flags, scale);
-        struct side *b = drawn("b", (uint64_t)(seed % 2 ? seed : seed + 100000), flags, seed % 4 == 1 ? scale : 1);
+        int other = seed % 2 ? seed : seed + 100000;
+        struct side *b = drawn("b", (uint64_t)other, flags, seed % 4 == 1 ? scale : 1);
+        while (seed % 4 == 2 && b->size.of[SIZE_STAGES] != a->size.of[SIZE_STAGES]) /* another cut is the only cause */
+            b = drawn("b", (uint64_t)(other += 100000), flags, 1);
         struct diff *d = diff_make(a, b);
         check_account(d, seed);
         check_classes(d, seed);

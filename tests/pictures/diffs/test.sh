@@ -113,7 +113,7 @@ while IFS='|' read -r a b options; do
 done <<P
 schedules/1f1b.lua|schedules/zb_h1.lua|
 schedules/gpipe.lua|schedules/1f1b.lua|$L -D latency=0.5 -D bandwidth=4
-schedules/dualpipe.lua|schedules/dualpipev.lua|
+schedules/interleaved.lua|schedules/dualpipev.lua|
 $room/straight|$room/place.lua|-D swap=1
 schedules/1f1b.lua|schedules/zb_h1.lua|-D workers=64 -D batches=64
 P
