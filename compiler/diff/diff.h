@@ -78,7 +78,7 @@ struct side {
 };
 
 /* Shares of the time of the rank that ends last; they add up to the makespan */
-enum account { ACC_WORK, ACC_DEPENDENCY, ACC_LINK, ACC_LANE, ACC_MEMORY, ACC_CORE, ACC_OTHER, NACCOUNTS };
+enum account { ACC_WORK, ACC_DEPENDENCY, ACC_LINK, ACC_LANE, ACC_COPIES, ACC_MEMORY, ACC_CORE, ACC_OTHER, NACCOUNTS };
 extern const char *const account_name[NACCOUNTS];
 
 /* An operation that makes others earlier or later, and is itself pushed by none */

@@ -1,13 +1,13 @@
 /* Where the time of the rank that ends last went. Its jobs are work. Each wait is divided along the path back from the
  * job that ends it to the wait's beginning, into other ranks' computation of what was needed, messages in flight, lanes
- * busy with something else, and memory. While nothing of this explains the wait, the rank waited for a thread that did
- * something else, its own or the other side's, or for a core if other ranks used all of them. A job that took longer
- * than its CPU time waited for a core, too. The pieces add up to the makespan. */
+ * busy with something else, copies to host memory or back, and memory. While nothing of this explains the wait, the
+ * rank waited for a thread that did something else, its own or the other side's, or for a core if other ranks used all
+ * of them. A job that took longer than its CPU time waited for a core, too. The pieces add up to the makespan. */
 #include "diff.h"
 #include <math.h>
 #include <stdlib.h>
 
-const char *const account_name[NACCOUNTS] = {"work", "dependency", "link", "lane", "memory", "core", "other"};
+const char *const account_name[NACCOUNTS] = {"work", "dependency", "link", "lane", "copies", "memory", "core", "other"};
 
 /* ---- when ranks and cores are busy ---- */
 
@@ -149,6 +149,8 @@ static void account_rest(const struct accounting *a, int x, int last, int64_t lo
 static enum account account_of(const struct diff_op *p, const struct diff_op *x, int why) {
     if (why == BY_MEMORY)
         return ACC_MEMORY;
+    if (is_copy(p->op))
+        return ACC_COPIES;
     if (why == BY_LANE && is_message(p->op) <= is_message(x->op))
         return ACC_LANE;
     return is_message(p->op) ? ACC_LINK : ACC_DEPENDENCY;

@@ -46,12 +46,31 @@ bool diff_waits_in_lane(const struct side *side, int o) {
     return o > side->lane[side->op[o].lane].first && diff_follows(side, o - 1, o);
 }
 
+/* Considers what all lanes of a rank wait for where a period begins or ends: the last of them. joined: that
+ * instruction, from one such place to the next. */
+static void consider_join(struct side *side, const struct rank *k, const int32_t *at, const int32_t *last, int i,
+                          int32_t *joined) {
+    if (k->period.begin < k->period.end && (i == k->period.begin || i == k->period.end)) {
+        *joined = -1;
+        for (int l = 0; l < k->nlanes; l++)
+            if (last[l] >= 0 && (*joined < 0 || side->op[at[last[l]]].end > side->op[at[*joined]].end))
+                *joined = last[l];
+    }
+    int32_t own = last[k->ins[i].lane];
+    int32_t passed = i >= k->period.end ? k->period.end : k->period.begin;
+    if (*joined >= 0 && own < passed && *joined != own)
+        consider_cause(side, at[i], at[*joined], BY_LANE);
+}
+
 /* Waits for memory are the program's own: another tool's run does not reuse bytes as it does. */
 static void bind_program(struct side *side) {
     bool recorded = side->steps && side->steps->recorded;
     for (int r = 0; r < side->workers; r++) {
         const struct rank *k = &side->waits->rank[r];
         int32_t *at = side_ops(side, r), *last = NEW(int32_t, k->nlanes);
+        const int *sibling = sibling_lanes(k);
+        int32_t joined = -1;
+        memset(last, -1, sizeof *last * (size_t)k->nlanes);
         for (int i = 0; i < k->nins; i++) {
             const struct instr *x = &k->ins[i];
             for (uint32_t w = x->wait; w < x->wait + x->nwait; w++) {
@@ -62,6 +81,10 @@ static void bind_program(struct side *side) {
             if (diff_waits_in_lane(side, at[i]))
                 consider_cause(side, at[i], at[last[x->lane]],
                                shares(k, &k->ins[last[x->lane]], x) ? BY_DATA : BY_LANE);
+            consider_join(side, k, at, last, i, &joined);
+            int beside = sibling[x->lane] < 0 ? -1 : last[sibling[x->lane]];
+            if (beside >= 0) /* a group's two lanes share its links */
+                consider_cause(side, at[i], at[beside], BY_LANE);
             last[x->lane] = i;
         }
     }
@@ -91,6 +114,19 @@ static bool feeds(const struct diff_op *p, const struct diff_op *x) {
            !(sum && x->batch >= 0);
 }
 
+/* Returns the rank's lane that shares its links with lane l: a group has one for gathers and one for reductions. -1:
+ * none. */
+static int lane_beside(const struct side *side, int l) {
+    int wanted = side->lane[l].kind == LANE_GATHER ? LANE_GROUP : side->lane[l].kind == LANE_GROUP ? LANE_GATHER : -1;
+    const char *own = strchr(side->lane[l].name, ' ');
+    for (int m = side->lane_at[side->lane[l].rank]; own && m < side->lane_at[side->lane[l].rank + 1]; m++) {
+        const char *other = strchr(side->lane[m].name, ' ');
+        if (side->lane[m].kind == wanted && other && strcmp(own, other) == 0)
+            return m;
+    }
+    return -1;
+}
+
 /* Finds the causes of a rank's operations without streams: the rank's last operation on the same microbatch that ended
  * before this one began. Examines only a limited number. All precede it in the order of ends, so none waits for
  * itself. */
@@ -104,6 +140,7 @@ static void bind_rank(struct side *side, int first, int n) {
     for (int at = 0; at < n; at++) {
         int o = order[at], low = 0, high = at;
         const struct diff_op *op = &side->op[o];
+        int beside = lane_beside(side, op->lane);
         if (diff_waits_in_lane(side, o))
             consider_cause(side, o, o - 1,
                            side->op[o - 1].stage == op->stage && side->op[o - 1].batch == op->batch ? BY_DATA
@@ -115,6 +152,11 @@ static void bind_rank(struct side *side, int first, int n) {
             else
                 high = mid;
         }
+        for (int i = low - 1; beside >= 0 && i >= 0 && i >= low - LOOK_BACK; i--)
+            if (side->op[order[i]].lane == beside) {
+                consider_cause(side, o, order[i], BY_LANE);
+                break;
+            }
         for (int i = low - 1; i >= 0 && i >= low - LOOK_BACK; i--)
             if (feeds(&side->op[order[i]], op)) {
                 consider_cause(side, o, order[i], BY_DATA);

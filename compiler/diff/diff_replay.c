@@ -110,6 +110,24 @@ static struct lists need_edges(const struct diff *diff, int side) {
     return group_edges(&edges, diff->side[side]->n);
 }
 
+/* Adds the order of a group's collectives over the links that its two lanes share, and the joins of a rank's lanes
+ * where a period begins or ends. */
+static void add_joins(const struct rank *k, const int32_t *at, struct edges *edges) {
+    const int *sibling = sibling_lanes(k);
+    int32_t *last = NEW(int32_t, k->nlanes), *joined = NEW(int32_t, k->nlanes);
+    for (int i = 0; i < k->nins; i++) {
+        int lane = k->ins[i].lane, beside = sibling[lane] < 0 ? -1 : last[sibling[lane]] - 1;
+        if (k->period.begin < k->period.end && (i == k->period.begin || i == k->period.end))
+            memcpy(joined, last, sizeof *last * (size_t)k->nlanes);
+        if (beside >= 0)
+            add_edge(edges, at[i], at[beside]);
+        for (int l = 0; last[lane] == joined[lane] && l < k->nlanes; l++)
+            if (joined[l] > 0)
+                add_edge(edges, at[i], at[joined[l] - 1]);
+        last[lane] = i + 1;
+    }
+}
+
 /* Lists what operations wait for, except in their lanes: by the streams, or else by their causes. */
 static struct lists wait_edges(const struct side *side, const int32_t *leader) {
     struct edges edges = {0};
@@ -124,6 +142,7 @@ static struct lists wait_edges(const struct side *side, const int32_t *leader) {
         for (int i = 0; i < k->nins; i++)
             for (uint32_t n = k->ins[i].wait; n < k->ins[i].wait + k->ins[i].nwait; n++)
                 add_edge(&edges, at[i], at[k->wait[n]]);
+        add_joins(k, at, &edges);
     }
     if (side->waits) /* streams have no waits for what a lane's own order ensures */
         add_data(side, &edges);

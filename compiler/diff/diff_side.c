@@ -57,6 +57,25 @@ static struct meeting meeting_of(const struct diff_op *op) {
                             op->nth};
 }
 
+/* Joins what a program gives one number. A team's members may be of several stages. */
+static void join_numbered(struct side *side) {
+    int32_t *last = NEW(int32_t, side->p->nmsgs);
+    for (int r = 0; r < side->workers; r++) {
+        const int32_t *at = side_ops(side, r);
+        for (int i = 0; i < side->p->rank[r].nins; i++) {
+            int32_t msg = side->p->rank[r].ins[i].msg, o = at[i];
+            side->op[o].ring = o;
+            if (msg < 0)
+                continue;
+            if (last[msg]) {
+                side->op[o].ring = side->op[last[msg] - 1].ring;
+                side->op[last[msg] - 1].ring = o;
+            }
+            last[msg] = o + 1;
+        }
+    }
+}
+
 static void join_messages(struct side *side) {
     struct map map = map_new((size_t)side->n);
     for (int i = 0; i < side->n; i++) {
@@ -89,7 +108,10 @@ bool side_leads(const struct side *side, int o) {
 
 static void finish_side(struct side *side) {
     number_equals(side);
-    join_messages(side);
+    if (side->p)
+        join_numbered(side);
+    else
+        join_messages(side);
     side_sizes(side);
     for (int i = 0; i < side->n; i++)
         if (is_send(side->op[i].op))

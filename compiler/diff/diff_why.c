@@ -8,8 +8,17 @@ enum { SENTENCE = 3 }; /* maximum number of changes in the sentence */
 
 /* ---- what changed ---- */
 
-enum sort { JOBS, MESSAGES, OTHERS };
-static const char *const sort_name[] = {"job", "message", "other operation"};
+enum sort { JOBS, MESSAGES, REDUCTIONS, GATHERS, EXCHANGES, HOST_COPIES, COPIES, OTHERS, NSORTS };
+static const struct {
+    const char *one, *many;
+} sort_name[NSORTS] = {{"job", "jobs"},
+                       {"message", "messages"},
+                       {"reduction", "reductions"},
+                       {"gather of weights", "gathers of weights"},
+                       {"exchange within a team", "exchanges within teams"},
+                       {"offload or reload", "offloads and reloads"},
+                       {"copy", "copies"},
+                       {"other operation", "other operations"}};
 
 /* All causes of one class and sort. */
 struct part {
@@ -26,16 +35,22 @@ static bool is_less(const struct diff *diff, const struct diff_cause *cause) {
 }
 
 static enum sort sort_of(int op) {
-    return op < 0 || is_job(op) || op == OP_U ? JOBS : is_message(op) ? MESSAGES : OTHERS;
+    if (op < 0 || is_job(op) || op == OP_U)
+        return JOBS;
+    if (is_group(op))
+        return op_lane[op] == LANE_GATHER ? GATHERS : op_lane[op] == LANE_GROUP ? REDUCTIONS : EXCHANGES;
+    return is_message(op) ? MESSAGES : is_copy(op) ? HOST_COPIES : op == OP_COPY ? COPIES : OTHERS;
 }
 
-/* Orders by sort, then by effect, then by class. */
+/* Orders jobs first, then by effect, sort and class. */
 static int by_importance(const void *x, const void *y) {
     const struct part *a = x, *b = y;
-    if (a->sort != b->sort)
-        return a->sort < b->sort ? -1 : 1;
+    if ((a->sort == JOBS) != (b->sort == JOBS))
+        return a->sort == JOBS ? -1 : 1;
     if (llabs(a->effect) != llabs(b->effect))
         return llabs(a->effect) > llabs(b->effect) ? -1 : 1;
+    if (a->sort != b->sort)
+        return a->sort < b->sort ? -1 : 1;
     return a->class != b->class ? (a->class < b->class ? -1 : 1) : a->less - b->less;
 }
 
@@ -69,7 +84,7 @@ static void put_part(struct text *t, const struct diff *diff, const struct part 
         put(t, "%d backward%s %s %s", part->n, one ? "" : "s", were, joined ? "joined" : "split");
         return;
     }
-    put(t, "%d %s%s ", part->n, sort_name[part->sort], one ? "" : "s");
+    put(t, "%d %s ", part->n, one ? sort_name[part->sort].one : sort_name[part->sort].many);
     switch (part->class) {
     case ONLY_A: put(t, "%s dropped", were); return;
     case ONLY_B: put(t, "%s added", were); return;
@@ -83,7 +98,7 @@ static void put_part(struct text *t, const struct diff *diff, const struct part 
 
 /* Lists the changes, jobs first. Returns whether there are any. */
 static bool put_parts(struct text *t, const struct diff *diff) {
-    struct part part[6 * NCLASSES];
+    struct part part[2 * NSORTS * NCLASSES];
     int n = list_parts(diff, part), jobs = 0, shown, rest = 0;
     while (jobs < n && part[jobs].sort == JOBS)
         jobs++;
@@ -111,6 +126,7 @@ static void put_share(struct text *t, enum account account, const char *time, co
                                               " for its dependencies",
                                               " for messages",
                                               " for lanes",
+                                              " for copies to host memory or back",
                                               " for memory",
                                               " for a core",
                                               ", which no change explains"};

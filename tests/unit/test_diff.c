@@ -143,7 +143,7 @@ static void compare(int first, int seeds, int flags, double scale) {
     }
 }
 
-/* Tries 1,200 pairs; a scale of 1/3 makes times that are no binary fractions. */
+/* Tries 1,600 pairs; a scale of 1/3 makes times that are no binary fractions. */
 Test(diff, random_pairs) {
     compare(0, 200, 0, 1);
     compare(1000, 200, ORDERS | LATENCY, 1.0 / 3);
@@ -151,6 +151,8 @@ Test(diff, random_pairs) {
     compare(3000, 200, ORDERS | BANDWIDTH | COARSE, 1.0 / 3);
     compare(4000, 200, ORDERS | BANDWIDTH | COARSE | PAIRS, 1.0 / 3);
     compare(5000, 200, BANDWIDTH | CORES, 0.1);
+    compare(6000, 200, BANDWIDTH | SHARDED, 0.1);
+    compare(7000, 200, BANDWIDTH | HOST, 0.1);
     for (int i = 0; i < NACCOUNTS; i++)
         cr_assert(i == ACC_OTHER || seen[i] > 20, "%s: %d", account_name[i], (int)seen[i]);
 }

@@ -110,6 +110,36 @@ for x in fsdp lpp cuckoo v_min dualpipev; do
         awk '$6 != 2 * $4 || /other/ && $4 > 0')"
 done
 
+# A predicted timeline explains every wait: on free links, on links with latency, and on the links of nodes.
+expect "no prediction has time that nothing explains" "" "$(python3 - "$PIANOLA" schedules/*.lua <<'PY'
+import json, re, subprocess, sys
+
+LATENCY = "--cluster schedules/clusters/latency.lua -D latency=1".split()
+NODES = "--model schedules/models/gpt.lua --cluster schedules/clusters/nodes.lua -D kind=h100".split()
+scripts = [s for s in sys.argv[2:] if re.search(r"^return schedule", open(s).read(), re.M)]
+seen = 0
+for cluster in [], LATENCY, NODES:
+    for a, b in zip(scripts[::2], scripts[1::2]):
+        run = subprocess.run([sys.argv[1], "diff", "--json", a, b, *cluster], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        if run.returncode > 1:
+            continue
+        d = json.loads(run.stdout)
+        seen += 1
+        for side in "ab":
+            if d["account"]["other"][side] > 1e-9 * d["figures"]["makespan"][side]:
+                print(a, b, *cluster, side, d["account"]["other"][side])
+if seen < 40:
+    print("only", seen, "pairs compile")
+PY
+)"
+answers 1 schedules/ddp.lua schedules/fsdp.lua $C
+expect "gathers that wait for reductions over the same links" "0 2 +2" "$(row lane)"
+"$PIANOLA" compile schedules/fsdp.lua $C -o "$room/fsdp" >/dev/null
+answers 1 "$room/fsdp/timeline.tsv" $A
+expect "the same, from a timeline alone" "2 0 -2" "$(row lane)"
+answers 1 $S schedules/1f1b_offload.lua $H
+expect "copies to host memory and back" "0 0.04949 +0.04949" "$(row copies)"
+
 # ---- the sentence, and the causes ----
 
 # first ARGS...: prints the sentence. causes ARGS...: prints the causes, one after the other.
@@ -349,7 +379,7 @@ P=schedules/pipedream.lua
 "$PIANOLA" diff $P $P -D batches=2400 >"$room/out"
 expect "PipeDream and itself" "0 the same" "$? $(head -n 1 "$room/out")"
 "$PIANOLA" diff --all $P schedules/pipedream_naive.lua -D batches=2400 >"$room/out"
-expect "PipeDream with and without weight stashing" "1 B takes as long as A (45 units): 30 other operations were dropped, and 33 jobs read another version of the weights, and the rank that needs the most memory needs 20 % less" \
+expect "PipeDream with and without weight stashing" "1 B takes as long as A (45 units): 30 copies were dropped, and 33 jobs read another version of the weights, and the rank that needs the most memory needs 20 % less" \
     "$? $(head -n 1 "$room/out")"
 expect "a job that reads another version" "v rank 0 compute  0B5  reads v5 instead of v2" "$(grep 0B5 "$room/out")"
 expect "copies that are no longer kept are named by their versions" \
