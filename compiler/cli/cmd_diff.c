@@ -218,7 +218,9 @@ static bool beyond(const struct diff *diff, const char *limits) {
         if (!diff)
             continue;
         if (!diff_figure(diff, limit.figure, 0, &a) || !diff_figure(diff, limit.figure, 1, &b))
-            die("--fail-on %s: one side has no such figure: streams have no times, timelines no memory",
+            die("--fail-on %s: one side has no such figure: streams have no times, timelines neither memory nor the "
+                "bytes "
+                "of collectives",
                 figure_name[limit.figure]);
         if (diff_figure_changed(diff, limit.figure, a, b) &&
             b - a > (limit.percent ? a * limit.most / 100 : limit.most)) {

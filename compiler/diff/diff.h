@@ -69,7 +69,7 @@ struct side {
     int64_t makespan;   /* ticks */
     double work;        /* ticks of jobs on all ranks, counting an overlapping pair once; may exceed int64_t */
     int64_t peak_bytes; /* on the rank with the largest arena; -1: unknown */
-    double sent;        /* bytes of all messages */
+    double sent;        /* bytes of all messages and collectives; -1: unknown */
     struct {
         double cores;  /* that the ranks share; 0: each rank has its own, or unknown */
         bool serial;   /* ranks are threads, which also move messages */

@@ -113,9 +113,31 @@ static void finish_side(struct side *side) {
     else
         join_messages(side);
     side_sizes(side);
-    for (int i = 0; i < side->n; i++)
-        if (is_send(side->op[i].op))
-            side->sent += fmax((double)side->op[i].bytes, 0);
+    bool unknown = false; /* a timeline does not say how many bytes a collective moves over its links */
+    for (int i = 0; i < side->n; i++) {
+        side->sent += is_send(side->op[i].op) ? fmax((double)side->op[i].bytes, 0) : 0;
+        unknown |= is_group(side->op[i].op) && !side->p;
+    }
+    side->sent = unknown ? -1 : side->sent;
+}
+
+/* Returns the bytes that rank r receives in its collectives. */
+static double collected_bytes(const struct program *p, int r) {
+    const struct rank *k = &p->rank[r];
+    double sum = 0;
+    for (int i = 0; i < k->nins; i++) {
+        const struct instr *x = &k->ins[i];
+        if (!is_group(x->op))
+            continue;
+        const struct group *g = &p->group[k->lane[x->lane].group];
+        int me = 0, root = 0;
+        while (g->rank[me] != r)
+            me++;
+        while (x->peer >= 0 && g->rank[root] != x->peer)
+            root++;
+        sum += (double)collective_moved(x->op, x->algorithm, g, root, me, whole_bytes(k, x)).received;
+    }
+    return sum;
 }
 
 void side_forget_numbers(struct side *side) {
@@ -176,6 +198,8 @@ struct side *side_of_program(const char *name, const struct program *p, const st
         add_rank(side, p, tl, r);
     }
     finish_side(side);
+    for (int r = 0; r < p->workers; r++)
+        side->sent += collected_bytes(p, r);
     return side;
 }
 

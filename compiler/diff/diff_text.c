@@ -19,7 +19,7 @@ bool diff_figure(const struct diff *diff, int which, int side, double *x) {
     case F_MAKESPAN: *x = (double)s->makespan * diff->tick; return timed;
     case F_BUBBLE: *x = s->makespan ? 1 - s->work / ((double)s->makespan * s->workers) : 0; return timed;
     case F_PEAK: *x = (double)s->peak_bytes; return s->peak_bytes >= 0;
-    case F_SENT: *x = s->sent; return true;
+    case F_SENT: *x = s->sent; return s->sent >= 0;
     default: *x = s->n; return true;
     }
 }
