@@ -54,6 +54,7 @@ static struct side *load_script(struct loading *loading, const char *path) {
     struct side *side = side_of_program(path, c->program, c->timeline);
     side->proved = true;
     side->unit = c->report->unit;
+    side->step.period = c->program->period ? 0 : c->report->period;
     side->flops = c->spec->machine.took ? 0 : c->spec->machine.flops;
     side->on.memory = c->spec->machine.memory;
     side->on.cores = c->spec->machine.cores;
@@ -193,7 +194,7 @@ static const char *read_limit(const char *s, struct limit *limit) {
            (strlen(figure_name[limit->figure]) != n || strncmp(s, figure_name[limit->figure], n) != 0))
         limit->figure++;
     if (limit->figure == NFIGURES)
-        die("--fail-on %.*s: expected makespan, bubble, peak_bytes, bytes_sent or operations", (int)n, s);
+        die("--fail-on %.*s: expected makespan, bubble, period, peak_bytes, bytes_sent or operations", (int)n, s);
     const char *number = s + n + (s[n] == ':');
     errno = 0;
     limit->most = strtod(number, &end);

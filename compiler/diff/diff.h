@@ -69,7 +69,10 @@ struct side {
     int64_t makespan;   /* ticks */
     double work;        /* ticks of jobs on all ranks, counting an overlapping pair once; may exceed int64_t */
     int64_t peak_bytes; /* on the rank with the largest arena; -1: unknown */
-    double sent;        /* bytes of all messages and collectives; -1: unknown */
+    struct {
+        double sent;   /* bytes of all messages and collectives; -1: unknown */
+        double period; /* from the start of a step to the start of the next one; 0: unknown */
+    } step;
     struct {
         double cores;  /* that the ranks share; 0: each rank has its own, or unknown */
         bool serial;   /* ranks are threads, which also move messages */
@@ -127,7 +130,7 @@ struct diff_groups {
     int n;
 };
 
-enum { F_MAKESPAN, F_BUBBLE, F_PEAK, F_SENT, F_OPERATIONS, NFIGURES };
+enum { F_MAKESPAN, F_BUBBLE, F_PERIOD, F_PEAK, F_SENT, F_OPERATIONS, NFIGURES };
 
 struct diff {
     struct side *side[2];
@@ -212,7 +215,8 @@ struct names diff_names(const struct diff_op *op);
 const char *diff_op_name(const struct diff_op *op); /* "1F3", "SEND_F 1 3 to 2" */
 double diff_span(const struct diff *diff);          /* the longer makespan, in the unit of the times */
 struct measure diff_measure(const struct diff *diff, bool ascii);
-const char *diff_before(const struct side *side, int i); /* the operation before i in its lane, or NULL */
+const char *diff_time_text(double x, const struct measure *measure); /* with its unit: "1 unit", "2.5 ms" */
+const char *diff_before(const struct side *side, int i);             /* the operation before i in its lane, or NULL */
 const char *diff_figure_text(int which, double x, const struct measure *measure, char buf[32]);
 extern const char *const figure_name[NFIGURES];
 bool diff_figure(const struct diff *diff, int which, int side, double *x);        /* whether that side has it */

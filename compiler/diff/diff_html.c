@@ -26,14 +26,17 @@ static const char *verdict(const struct diff *diff) {
 
 void emit_diff_html(struct text *t, const struct diff *diff, const char *command) {
     static const char *const name[NFIGURES] = {
-        [F_MAKESPAN] = "makespan", [F_BUBBLE] = "bubble",         [F_PEAK] = "largest memory",
-        [F_SENT] = "sent",         [F_OPERATIONS] = "operations",
+        [F_MAKESPAN] = "makespan",   [F_BUBBLE] = "bubble", [F_PERIOD] = "period",
+        [F_PEAK] = "largest memory", [F_SENT] = "sent",     [F_OPERATIONS] = "operations",
     };
     struct measure measure = diff_measure(diff, false);
     struct figure figure[NFIGURES];
     struct text report = {0}, data = {0}, svg = {0};
+    int nfigures = 0;
+    double unused;
     for (int f = 0; f < NFIGURES; f++)
-        figure[f] = (struct figure){name[f], both(diff, f, &measure)};
+        if (f != F_PERIOD || diff_figure(diff, f, 0, &unused) || diff_figure(diff, f, 1, &unused))
+            figure[nfigures++] = (struct figure){name[f], both(diff, f, &measure)};
     emit_diff(&report, diff, false, false);
     emit_diff_view(&data, diff);
     if (diff->side[0]->n + diff->side[1]->n <= MOST_STATIC)
@@ -43,7 +46,7 @@ void emit_diff_html(struct text *t, const struct diff *diff, const char *command
                         .verdict = verdict(diff),
                         .proved = diff->side[0]->proved && diff->side[1]->proved,
                         .figure = figure,
-                        .nfigures = NFIGURES,
+                        .nfigures = nfigures,
                         .report = report.s,
                         .data = &data,
                         .svg = svg.n ? &svg : NULL};

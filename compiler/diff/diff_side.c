@@ -115,10 +115,10 @@ static void finish_side(struct side *side) {
     side_sizes(side);
     bool unknown = false; /* a timeline does not say how many bytes a collective moves over its links */
     for (int i = 0; i < side->n; i++) {
-        side->sent += is_send(side->op[i].op) ? fmax((double)side->op[i].bytes, 0) : 0;
+        side->step.sent += is_send(side->op[i].op) ? fmax((double)side->op[i].bytes, 0) : 0;
         unknown |= is_group(side->op[i].op) && !side->p;
     }
-    side->sent = unknown ? -1 : side->sent;
+    side->step.sent = unknown ? -1 : side->step.sent;
 }
 
 /* Returns the bytes that rank r receives in its collectives. */
@@ -199,7 +199,7 @@ struct side *side_of_program(const char *name, const struct program *p, const st
     }
     finish_side(side);
     for (int r = 0; r < p->workers; r++)
-        side->sent += collected_bytes(p, r);
+        side->step.sent += collected_bytes(p, r);
     return side;
 }
 

@@ -36,11 +36,13 @@ void diff_scale(struct diff *diff) {
     if (!is_abstract(diff->side[0]) || !is_abstract(diff->side[1]) || scale[0] == scale[1])
         return;
     diff->share = ranks;
-    for (int k = 0; k < 2; k++)
+    for (int k = 0; k < 2; k++) {
+        diff->side[k]->step.period *= scale[k];
         for (int i = 0; i < diff->side[k]->n; i++) {
             diff->side[k]->start[i] *= scale[k];
             diff->side[k]->end[i] *= scale[k];
         }
+    }
 }
 
 double diff_per_work(const struct diff *diff, int side, const char **per) {

@@ -10,7 +10,7 @@ struct diff_style {
     bool markdown, ascii, all; /* all: every change */
 };
 
-const char *const figure_name[NFIGURES] = {"makespan", "bubble", "peak_bytes", "bytes_sent", "operations"};
+const char *const figure_name[NFIGURES] = {"makespan", "bubble", "period", "peak_bytes", "bytes_sent", "operations"};
 
 bool diff_figure(const struct diff *diff, int which, int side, double *x) {
     const struct side *s = diff->side[side];
@@ -18,8 +18,9 @@ bool diff_figure(const struct diff *diff, int which, int side, double *x) {
     switch (which) {
     case F_MAKESPAN: *x = (double)s->makespan * diff->tick; return timed;
     case F_BUBBLE: *x = s->makespan ? 1 - s->work / ((double)s->makespan * s->workers) : 0; return timed;
+    case F_PERIOD: *x = s->step.period; return timed && s->step.period > 0 && diff->base.rate <= 0;
     case F_PEAK: *x = (double)s->peak_bytes; return s->peak_bytes >= 0;
-    case F_SENT: *x = s->sent; return s->sent >= 0;
+    case F_SENT: *x = s->step.sent; return s->step.sent >= 0;
     default: *x = s->n; return true;
     }
 }
@@ -29,7 +30,7 @@ bool diff_same(const struct diff *diff) {
                 !diff->reread && !diff->shifted && !diff->repeated && !diff->rewired;
     for (int f = 0; same && f < NFIGURES; f++) {
         double a, b;
-        if (f != F_MAKESPAN && f != F_BUBBLE && diff_figure(diff, f, 0, &a) && diff_figure(diff, f, 1, &b))
+        if (f > F_PERIOD && diff_figure(diff, f, 0, &a) && diff_figure(diff, f, 1, &b))
             same = a == b;
     }
     return same;
@@ -69,10 +70,15 @@ const char *diff_before(const struct side *side, int i) {
     return i > side->lane[side->op[i].lane].first ? diff_op_name(&side->op[i - 1]) : NULL;
 }
 
-const char *diff_figure_text(int which, double x, const struct measure *measure, char buf[32]) {
+const char *diff_time_text(double x, const struct measure *measure) {
     char time[32];
-    if (which == F_MAKESPAN)
-        snprintf(buf, 32, "%s %s", time_text(x, measure, time), measure->name);
+    bool one = strcmp(time_text(x, measure, time), "1") == 0 && strcmp(measure->name, "units") == 0;
+    return format("%s %s", time, one ? "unit" : measure->name);
+}
+
+const char *diff_figure_text(int which, double x, const struct measure *measure, char buf[32]) {
+    if (which == F_MAKESPAN || which == F_PERIOD)
+        snprintf(buf, 32, "%s", diff_time_text(x, measure));
     else if (which == F_BUBBLE)
         snprintf(buf, 32, "%.1f %%", 100 * x);
     else if (which == F_OPERATIONS)
@@ -131,7 +137,7 @@ static void put_figures(struct text *t, const struct diff *diff, const struct me
         double a, b;
         char x[32] = "", y[32] = "", delta[32] = "";
         bool in_a = diff_figure(diff, f, 0, &a), in_b = diff_figure(diff, f, 1, &b);
-        if (!in_a && !in_b)
+        if ((!in_a && !in_b) || (f == F_PERIOD && in_a != in_b))
             continue;
         put_figure_row(t, markdown, figure_name[f], in_a ? diff_figure_text(f, a, measure, x) : "?",
                        in_b ? diff_figure_text(f, b, measure, y) : "?",
@@ -268,12 +274,11 @@ static void put_root(struct text *t, const struct diff *diff, const struct root 
     put(t, "%c rank %d  %s", root_sign(diff, root), op->rank, diff_op_name(op));
     bool own = root->a >= 0 && root->b >= 0 &&
                llabs(diff->side[1]->op[root->b].end - diff->side[0]->op[root->a].end) > diff->least;
-    if (own)
-        put(t, "  ends %s %s", signed_time(root->shift, diff, measure, shift), measure->name);
-    else
-        put(t, "  moves others by up to %s %s", signed_time(root->shift, diff, measure, shift), measure->name);
+    const char *unit = measure->name;
+    put(t, own ? "  ends %s %s" : "  moves others by up to %s %s", signed_time(root->shift, diff, measure, shift),
+        unit);
     if (llabs(root->effect) > diff->least)
-        put(t, "; makes B %s %s", signed_time(root->effect, diff, measure, shift), measure->name);
+        put(t, "; makes B %s %s", signed_time(root->effect, diff, measure, shift), unit);
     put(t, "%s", root->critical ? "; critical" : "");
     if (root->pushed)
         put(t, "; pushed %d", root->pushed);
@@ -404,25 +409,58 @@ static void put_hint(struct text *t, const struct diff *diff) {
         put(t, "\n%s; --all lists them\n", changes.s + 2);
 }
 
+/* Returns whether a cause is worth a line. Effects that are small beside the makespan and beside the largest are not.
+ */
+static bool matters(const struct diff *diff, const struct diff_cause *cause) {
+    double effect = fabs((double)cause->effect) * diff->tick,
+           first = fabs((double)diff->causes.of->effect) * diff->tick;
+    bool noise = effect < diff_span(diff) / 1000 && effect < first / 5;
+    return cause->unknown || (llabs(cause->effect) > diff->least && !noise);
+}
+
+/* Returns the cause of most operations, jobs first, for a list in which none has an effect. */
+static int widest_cause(const struct diff_causes *causes) {
+    int best = 0;
+    for (int i = 1; i < causes->n; i++) {
+        bool job = causes->of[i].op < 0 || is_job(causes->of[i].op);
+        bool also = causes->of[best].op < 0 || is_job(causes->of[best].op);
+        if (job != also ? job : causes->of[i].n > causes->of[best].n)
+            best = i;
+    }
+    return best;
+}
+
+static void put_cause_line(struct text *t, const struct diff *diff, const struct diff_cause *cause,
+                           const struct measure *measure) {
+    char effect[32];
+    put(t, "%10s  ", cause->unknown ? "?" : signed_time(cause->effect, diff, measure, effect));
+    put_diff_cause(t, diff, cause);
+    put(t, "\n");
+}
+
 static void put_causes(struct text *t, const struct diff *diff, const struct measure *measure,
                        struct diff_style style) {
-    int most = style.all ? diff->causes.n : CAUSES, shown = 0;
-    char effect[32];
-    for (int i = 0; i < diff->causes.n && shown < most; i++) {
-        const struct diff_cause *cause = &diff->causes.of[i];
-        if (llabs(cause->effect) <= diff->least && !style.all)
-            break;
-        if (shown++ == 0)
-            put(t, "%sCauses, by how much longer (+) or shorter (-) each alone makes B (%s)\n%s",
-                style.markdown ? "### " : "", measure->name, style.markdown ? "\n```\n" : "");
-        put(t, "%10s  ", cause->unknown ? "?" : signed_time(cause->effect, diff, measure, effect));
-        put_diff_cause(t, diff, cause);
-        put(t, "\n");
+    const struct diff_causes *causes = &diff->causes;
+    int shown = 0, smaller = 0;
+    if (causes->n == 0)
+        return;
+    put(t, "%sCauses, by how much longer (+) or shorter (-) each alone makes B (%s)\n%s", style.markdown ? "### " : "",
+        measure->name, style.markdown ? "\n```\n" : "");
+    for (int i = 0; i < causes->n; i++) {
+        bool matter = matters(diff, &causes->of[i]);
+        if (style.all || (matter && shown < CAUSES)) {
+            put_cause_line(t, diff, &causes->of[i], measure);
+            shown++;
+        } else
+            smaller += llabs(causes->of[i].effect) > diff->least || causes->of[i].unknown;
     }
-    if (shown > 0 && diff_resized(diff, SIZE_STAGES))
+    if (shown == 0)
+        put_cause_line(t, diff, &causes->of[widest_cause(causes)], measure);
+    if (smaller > 0)
+        put(t, "%10s  and %d smaller; --all lists them\n", "", smaller);
+    if (diff_resized(diff, SIZE_STAGES))
         put(t, "%10s  No finer causes: a stage of A and a stage of B are different parts of the model\n", "");
-    if (shown > 0)
-        put(t, "%s\n", style.markdown ? "```\n" : "");
+    put(t, "%s\n", style.markdown ? "```\n" : "");
 }
 
 static void put_diff(struct text *out, const struct diff *diff, struct diff_style style) {

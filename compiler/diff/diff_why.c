@@ -8,10 +8,11 @@ enum { SENTENCE = 3 }; /* maximum number of changes in the sentence */
 
 /* ---- what changed ---- */
 
-enum sort { JOBS, MESSAGES, REDUCTIONS, GATHERS, EXCHANGES, HOST_COPIES, COPIES, OTHERS, NSORTS };
+enum sort { JOBS, UPDATES, MESSAGES, REDUCTIONS, GATHERS, EXCHANGES, HOST_COPIES, COPIES, OTHERS, NSORTS };
 static const struct {
     const char *one, *many;
 } sort_name[NSORTS] = {{"job", "jobs"},
+                       {"update", "updates"},
                        {"message", "messages"},
                        {"reduction", "reductions"},
                        {"gather of weights", "gathers of weights"},
@@ -36,7 +37,7 @@ static bool is_less(const struct diff *diff, const struct diff_cause *cause) {
 
 static enum sort sort_of(int op) {
     if (op < 0 || is_job(op) || op == OP_U)
-        return JOBS;
+        return op == OP_U ? UPDATES : JOBS;
     if (is_group(op))
         return op_lane[op] == LANE_GATHER ? GATHERS : op_lane[op] == LANE_GROUP ? REDUCTIONS : EXCHANGES;
     return is_message(op) ? MESSAGES : is_copy(op) ? HOST_COPIES : op == OP_COPY ? COPIES : OTHERS;
@@ -89,7 +90,7 @@ static void put_part(struct text *t, const struct diff *diff, const struct part 
     case ONLY_A: put(t, "%s dropped", were); return;
     case ONLY_B: put(t, "%s added", were); return;
     case MOVED:
-        put(t, "moved to %s", part->sort == JOBS ? (one ? "another rank" : "other ranks") : "other ranks or lanes");
+        put(t, "moved to %s", part->sort <= UPDATES ? (one ? "another rank" : "other ranks") : "other ranks or lanes");
         return;
     case REORDERED: put(t, "%s reordered", were); return;
     default: put(t, "%s %s", take, part->less ? "less time" : "longer");
@@ -120,107 +121,145 @@ static bool put_parts(struct text *t, const struct diff *diff) {
 
 /* ---- its effect ---- */
 
+enum { ALL_WAITS = NACCOUNTS, NSHARES }; /* ALL_WAITS: the sum of all waits, if they are not told apart */
+
 /* Writes how a share of the time changed. */
-static void put_share(struct text *t, enum account account, const char *time, const char *unit, bool less) {
-    static const char *const of[NACCOUNTS] = {"",
-                                              " for its dependencies",
-                                              " for messages",
-                                              " for lanes",
-                                              " for copies to host memory or back",
-                                              " for memory",
-                                              " for a core",
-                                              ", which no change explains"};
-    put(t, "%s %s %s %s%s", account == ACC_WORK ? "works" : "waits", time, unit, less ? "less" : "more", of[account]);
+static void put_share(struct text *t, const struct diff *diff, const struct measure *measure, int share,
+                      int64_t change) {
+    static const char *const of[NSHARES] = {"",
+                                            " for its dependencies",
+                                            " for messages",
+                                            " for lanes",
+                                            " for copies to host memory or back",
+                                            " for memory",
+                                            " for a core",
+                                            " without a known cause",
+                                            ""};
+    put(t, "%s %s %s%s", share == ACC_WORK ? "works" : "waits",
+        diff_time_text((double)llabs(change) * diff->tick, measure), change < 0 ? "less" : "more", of[share]);
 }
 
-/* Returns the share of the time, of those not used, that changes most in the direction of sign, and by how much; or
- * -1. */
-static int largest_change(const struct diff *diff, const bool used[NACCOUNTS], int sign, int64_t *most) {
-    int best = -1;
+/* Finds by how much each share changed. Waits for different reasons that nearly cancel each other are one share: often
+ * two reasons end at nearly one time, and a small change then turns one into the other. */
+static void find_changes(const struct diff *diff, int64_t change[NSHARES]) {
+    int64_t more = 0, less = 0;
+    memset(change, 0, sizeof *change * NSHARES);
     for (int k = 0; k < NACCOUNTS; k++) {
-        int64_t change = diff->account[1][k] - diff->account[0][k];
-        if (!used[k] && sign * change > *most) {
-            *most = sign * change;
-            best = k;
-        }
+        change[k] = diff->account[1][k] - diff->account[0][k];
+        more += k != ACC_WORK && change[k] > 0 ? change[k] : 0;
+        less += k != ACC_WORK && change[k] < 0 ? -change[k] : 0;
     }
+    if (llabs(more - less) * 4 >= (more > less ? more : less))
+        return;
+    for (int k = 0; k < NACCOUNTS; k++)
+        change[k] = k == ACC_WORK ? change[k] : 0;
+    change[ALL_WAITS] = more - less;
+}
+
+/* Returns the share that changes most in the direction of sign; -1: none does. */
+static int largest_change(const int64_t change[NSHARES], int sign) {
+    int best = -1;
+    for (int k = 0; k < NSHARES; k++)
+        if (sign * change[k] > (best < 0 ? 0 : sign * change[best]))
+            best = k;
     return best;
+}
+
+static bool ends_last(const struct side *side, int rank, int64_t least) {
+    for (int i = 0; i < side->n; i++)
+        if (side->op[i].rank == rank && side->op[i].end + least >= side->makespan)
+            return true;
+    return false;
+}
+
+/* Returns how to call the rank whose time is divided. */
+static const char *last_rank(const struct diff *diff) {
+    if (diff->ends[0] != diff->ends[1])
+        return "the rank that ends last";
+    for (int k = 0; k < 2; k++)
+        for (int r = 0; r < diff->side[k]->workers; r++)
+            if (r != diff->ends[k] && !ends_last(diff->side[k], r, diff->least))
+                return format("rank %d, which ends last,", diff->ends[0]);
+    return format("rank %d", diff->ends[0]);
 }
 
 /* Writes where the time went. Lists the shares that change in the makespan's direction, largest first, until they
  * explain most of its change; then the largest share that changes the other way, if it matters. */
 static void put_shares(struct text *t, const struct diff *diff, const struct measure *measure) {
-    int64_t total = diff->side[1]->makespan - diff->side[0]->makespan, left = total, against = 0;
-    bool used[NACCOUNTS] = {0};
-    int sign = total < 0 ? -1 : 1, worst = -1;
-    char time[32];
+    int64_t total = diff->side[1]->makespan - diff->side[0]->makespan, left = total, change[NSHARES];
+    int sign = total < 0 ? -1 : 1;
+    find_changes(diff, change);
     for (int n = 0; n < 2 && sign * left * 5 > sign * total; n++) {
-        int64_t most = 0;
-        int best = largest_change(diff, used, sign, &most);
+        int best = largest_change(change, sign);
         if (best < 0)
             break;
-        if (n == 0)
-            put(t, ", %s %s ", best == ACC_OTHER ? "and" : "so",
-                diff->ends[0] == diff->ends[1] ? format("rank %d, which ends last,", diff->ends[0])
-                                               : "the rank that ends last");
-        used[best] = true;
-        left -= sign * most;
-        put(t, n ? " and " : "");
-        put_share(t, (enum account)best, time_text((double)most * diff->tick, measure, time), measure->name, sign < 0);
+        put(t, n ? " and " : ", so %s ", last_rank(diff));
+        put_share(t, diff, measure, best, change[best]);
+        left -= change[best];
+        change[best] = 0;
     }
-    for (int k = 0; k < NACCOUNTS; k++) {
-        int64_t change = diff->account[1][k] - diff->account[0][k];
-        if (-sign * change > against) {
-            against = -sign * change;
-            worst = k;
-        }
-    }
-    if (worst < 0 || against * 5 < sign * total)
+    int worst = largest_change(change, -sign);
+    if (worst < 0 || llabs(change[worst]) * 5 < llabs(total))
         return;
     put(t, ", though it ");
-    put_share(t, (enum account)worst, time_text((double)against * diff->tick, measure, time), measure->name, sign > 0);
+    put_share(t, diff, measure, worst, change[worst]);
 }
 
 /* ---- the comparison ---- */
 
+static const double NEAR = 0.005, MATTERS = 0.1; /* shares of the makespan, and of the memory */
+
 /* The makespans that the sentence compares */
 struct comparison {
-    double x, y;     /* of A and of B; per unit of work if the sides do different work */
-    const char *per; /* the unit of work, or NULL */
-    bool chance, equal;
+    double x, y;              /* of A and of B; per unit of work if the sides do different work */
+    const char *per;          /* the unit of work, or NULL */
+    bool chance, equal, near; /* near: they differ by less than NEAR */
     const struct measure *measure;
 };
 
 /* Writes by how much longer or shorter B is. sizes: how its sizes differ; if given, it comes first. */
 static void put_comparison(struct text *t, const struct diff *diff, const struct comparison *c, const char *sizes) {
-    char a[32], b[32];
+    char a[32];
     bool ranks = c->per && strncmp(c->per, "per ", 4) != 0, less = c->y < c->x;
     const char *per = !c->per ? "" : format(" %s", c->per);
     time_text(c->x, c->measure, a);
-    time_text(c->y, c->measure, b);
     if (*sizes)
         put(t, "%s: ", sizes);
     if (c->chance) {
-        put(t, "no significant change of the makespan (%s -> %s, p = %.2g)", a,
-            diff_figure_text(F_MAKESPAN, c->y, c->measure, b), diff->p[F_MAKESPAN]);
+        put(t, "no significant change of the makespan (%s -> %s, p = %.2g)", a, diff_time_text(c->y, c->measure),
+            diff->p[F_MAKESPAN]);
         return;
     }
-    if (c->equal) {
-        put(t, *sizes ? (ranks ? "as much" : "as long") : "B takes as long as A");
-        put(t, "%s (%s %s)", per, b, c->measure->name);
+    if (c->equal || c->near) {
+        const char *about = c->equal ? "" : "about ";
+        put(t, "%s%s%s", *sizes ? "" : "B takes ", about, ranks ? "as much" : "as long");
+        put(t, *sizes ? "%s (" : "%s as A (", per);
+        put(t, c->equal ? "%s" : "%s -> %s", c->equal ? diff_time_text(c->y, c->measure) : a,
+            diff_time_text(c->y, c->measure));
+        put(t, ")");
         return;
     }
     put(t, *sizes ? "" : "B is ");
-    put(t, "%.1f %% %s%s (%s -> %s %s", 100 * fabs(c->y / c->x - 1),
-        ranks ? (less ? "less" : "more") : (less ? "shorter" : "longer"), per, a, b, c->measure->name);
+    put(t, "%.1f %% %s%s (%s -> %s", 100 * fabs(c->y / c->x - 1),
+        ranks ? (less ? "less" : "more") : (less ? "shorter" : "longer"), per, a, diff_time_text(c->y, c->measure));
     put(t, diff->tells ? ", p = %.2g)" : ")", diff->p[F_MAKESPAN]);
 }
 
-static void put_memory_change(struct text *t, const struct diff *diff) {
+/* Writes what else changed: the period, if the makespan hardly did, and the memory. */
+static void put_other_changes(struct text *t, const struct diff *diff, const struct comparison *c) {
     double x, y;
-    if (diff_figure(diff, F_PEAK, 0, &x) && diff_figure(diff, F_PEAK, 1, &y) && x != y && x > 0)
-        put(t, ", and the rank that needs the most memory needs %.0f %% %s", 100 * fabs(y / x - 1),
-            y < x ? "less" : "more");
+    char was[32];
+    const char *subject = ", and B";
+    bool hardly = c->equal || c->near || c->chance;
+    if (hardly && !c->per && diff_figure(diff, F_PERIOD, 0, &x) && diff_figure(diff, F_PERIOD, 1, &y) &&
+        fabs(y - x) > NEAR * x) {
+        put(t, "%s repeats every %s instead of %s", subject, diff_time_text(y, c->measure),
+            time_text(x, c->measure, was));
+        subject = " and";
+    }
+    if (diff_figure(diff, F_PEAK, 0, &x) && diff_figure(diff, F_PEAK, 1, &y) && x > 0 && x != y &&
+        fabs(y - x) > (c->equal ? 0 : MATTERS * x))
+        put(t, "%s needs %.3g %% %s memory", subject, 100 * fabs(y / x - 1), y < x ? "less" : "more");
 }
 
 void put_diff_sentence(struct text *t, const struct diff *diff, const struct measure *measure) {
@@ -242,6 +281,7 @@ void put_diff_sentence(struct text *t, const struct diff *diff, const struct mea
     c.y = diff_per_work(diff, 1, &c.per);
     c.chance = !c.per && diff->tells && diff_by_chance(diff->p[F_MAKESPAN]);
     c.equal = !diff_figure_changed(diff, F_MAKESPAN, c.x, c.y);
+    c.near = fabs(c.y - c.x) < NEAR * c.x;
     put_comparison(t, diff, &c, sizes.s);
     const char *then = sizes.n ? ";" : ":";
     if (!diff_resized(diff, SIZE_STAGES) && put_parts(&changes, diff))
@@ -250,10 +290,9 @@ void put_diff_sentence(struct text *t, const struct diff *diff, const struct mea
         put(t, "%s updates or repetitions differ", then);
     else if (diff->rewired)
         put(t, "%s operands, waits or memory differ", then);
-    if (!c.chance && !c.equal && !c.per)
+    if (!c.chance && !c.equal && !c.near && !c.per)
         put_shares(t, diff, measure);
-    else if (c.equal)
-        put_memory_change(t, diff);
+    put_other_changes(t, diff, &c);
 }
 
 /* ---- causes ---- */
@@ -276,7 +315,7 @@ void put_diff_cause(struct text *t, const struct diff *diff, const struct diff_c
         return;
     }
     if (cause->op < 0) {
-        put(t, "%d operations reordered, of all kinds together", cause->n);
+        put(t, "%d jobs reordered, of all kinds together", cause->n);
         return;
     }
     const char *name = diff_op_name(a ? a : b);
@@ -297,5 +336,6 @@ void put_diff_cause(struct text *t, const struct diff *diff, const struct diff_c
     if (cause->class == MOVED && a->rank != b->rank)
         put(t, "%s%s from rank %d to rank %d", cause->n > 1 ? ", such as " : ": ", name, a->rank, b->rank);
     else
-        put(t, "%s%s on rank %d", cause->n > 1 ? ", such as " : ": ", name, (a ? a : b)->rank);
+        put(t, cause->rank < 0 ? "%s%s on rank %d" : "%s%s", cause->n > 1 ? ", such as " : ": ", name,
+            (a ? a : b)->rank);
 }
