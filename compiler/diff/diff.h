@@ -28,8 +28,9 @@ struct diff_op {
     uint8_t op, why;
     bool moved, reordered, longer, critical; /* longer: its duration differs, either way */
     bool reread;                             /* it reads another version in the other side */
-    bool split;  /* a B that the other side splits into I and W, or one of these two; W has no match */
-    bool steady; /* its ends differ between the sides no more than between steps */
+    bool split;    /* a B that the other side splits into I and W, or one of these two; W has no match */
+    bool overlaps; /* it overlaps another job on one side only, or other jobs on the two */
+    bool steady;   /* its ends differ between the sides no more than between steps */
 };
 
 struct diff_lane {
@@ -93,8 +94,9 @@ struct root {
     bool critical;
 };
 
-/* RECUT: the model is cut into another number of stages, so that no job has a counterpart */
-enum diff_class { ONLY_A, ONLY_B, SPLIT, MOVED, REORDERED, LONGER, REREAD, NCLASSES, RECUT };
+/* OVERLAPPED: jobs that overlap on one side only; each takes as long as the pair. RECUT: the model is cut into
+ * another number of stages, so that no job has a counterpart */
+enum diff_class { ONLY_A, ONLY_B, SPLIT, MOVED, REORDERED, LONGER, REREAD, NCLASSES, OVERLAPPED, RECUT };
 /* Equal changes of operations of one kind; changes of duration by different factors are grouped by rank as well. */
 struct diff_cause {
     enum diff_class class;
@@ -190,6 +192,7 @@ struct diff *diff_make(struct side *a, struct side *b);
 bool diff_compares(const struct diff_op *op); /* whether its match does everything that it does */
 /* diff_cause.c: finds what each operation waited for, the critical paths, the accounts and the roots. */
 void diff_causes(struct diff *diff);
+int diff_partner(const struct side *side, int o);              /* the job that overlaps o, or -1 */
 bool diff_changed(const struct diff_op *op);                   /* whether more than its time changed */
 int64_t diff_shift(const struct diff *diff, int side, int op); /* how much later in B; 0 if one side lacks it */
 const struct root *diff_root(const struct diff *diff, int side, int op); /* what made it earlier or later, or NULL */

@@ -177,18 +177,6 @@ static void bind_rows(struct side *side) {
 
 /* ---- operations that start or end together ---- */
 
-/* Joins two overlapping jobs, which start and end together, so that each waits for what the other waits for. */
-static void join_pairs(struct side *side) {
-    for (int i = 1; i < side->n; i++) {
-        struct diff_op *x = &side->op[i - 1], *y = &side->op[i];
-        if (x->lane == y->lane && is_job(x->op) && is_job(y->op) && x->start == y->start && x->end == y->end &&
-            x->end > x->start && x->ring == i - 1) {
-            x->ring = i;
-            y->ring = i - 1;
-        }
-    }
-}
-
 /* Lets all ends of a message wait for the last of their causes; a RECV waits for its SEND. */
 static void join_waits(struct side *side) {
     for (int o = 0; o < side->n; o++) {
@@ -242,7 +230,6 @@ static void mark_path(struct side *side) {
 }
 
 static void find_waits(struct side *side) {
-    join_pairs(side);
     if (side->waits)
         bind_program(side);
     else
@@ -264,7 +251,7 @@ static int node_of(const struct diff *diff, int side, int op) {
 }
 
 bool diff_changed(const struct diff_op *op) {
-    return op->match < 0 || op->split || op->moved || op->reordered || op->longer;
+    return op->match < 0 || op->split || op->moved || op->reordered || op->overlaps || op->longer;
 }
 
 /* Returns how much later a node ends in B; 0 if only one side has it. */

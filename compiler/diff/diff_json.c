@@ -77,8 +77,9 @@ static void put_sizes_json(struct text *t, const struct diff *diff) {
 
 /* Writes what changed and why, as a sentence and as causes with their effects. */
 static void put_why_json(struct text *t, const struct diff *diff) {
-    static const char *const class_name[] = {"only_a",    "only_b", "split", "moved",
-                                             "reordered", "longer", NULL,    [RECUT] = "stages"};
+    static const char *const class_name[] = {"only_a",          "only_b", "split", "moved",
+                                             "reordered",       "longer", NULL,    [OVERLAPPED] = "overlapped",
+                                             [RECUT] = "stages"};
     struct measure measure = diff_measure(diff, true);
     struct text sentence = {0};
     char x[32];

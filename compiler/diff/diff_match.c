@@ -219,6 +219,37 @@ int64_t diff_begin(const struct side *side, const struct diff_op *op) {
 
 int64_t diff_took(const struct side *side, const struct diff_op *op) { return op->end - diff_begin(side, op); }
 
+/* Joins two overlapping jobs, so that each waits for what the other waits for. */
+static void join_pairs(struct side *side) {
+    for (int i = 1; i < side->n; i++) {
+        struct diff_op *x = &side->op[i - 1], *y = &side->op[i];
+        if (x->lane == y->lane && is_job(x->op) && is_job(y->op) && x->start == y->start && x->end == y->end &&
+            x->end > x->start && x->ring == i - 1) {
+            x->ring = i;
+            y->ring = i - 1;
+        }
+    }
+}
+
+int diff_partner(const struct side *side, int o) {
+    return side->op[o].ring == o || is_message(side->op[o].op) ? -1 : side->op[o].ring;
+}
+
+/* Finds the jobs that overlap otherwise on the two predicted sides. A pair that both sides have counts once if its
+ * duration differs. */
+static void find_overlaps(struct diff *diff) {
+    struct side *a = diff->side[0], *b = diff->side[1];
+    for (int i = 0; !a->steps && !b->steps && i < a->n; i++) {
+        if (!diff_compares(&a->op[i]))
+            continue;
+        int j = a->op[i].match, pa = diff_partner(a, i), pb = diff_partner(b, j);
+        bool same = pa < 0 || pb < 0 ? pa == pb : a->op[pa].match == pb;
+        a->op[i].overlaps = b->op[j].overlaps = !same;
+        if (same && pa >= 0 && pa < i)
+            a->op[i].longer = b->op[j].longer = false;
+    }
+}
+
 static void match_ticks(struct diff *diff) {
     double last = 0;
     for (int k = 0; k < 2; k++)
@@ -230,6 +261,7 @@ static void match_ticks(struct diff *diff) {
     for (int k = 0; k < 2; k++) {
         struct side *side = diff->side[k];
         set_ticks(side, diff->tick);
+        join_pairs(side);
         for (int l = 0; l < side->nlanes; l++)
             if (side->lane[l].kind == LANE_COMPUTE)
                 side->work += (double)work_of(side, &side->lane[l]);
@@ -247,6 +279,7 @@ static void match_ticks(struct diff *diff) {
         int64_t slack = is_message(x->op) ? unsure : least;
         x->longer = y->longer = llabs(diff_took(diff->side[1], y) - diff_took(diff->side[0], x)) > slack;
     }
+    find_overlaps(diff);
 }
 
 /* Counts the changes that remain after the tests for chance. */

@@ -41,11 +41,13 @@ static void find_leaders(struct replay_order *how, int n) {
 }
 
 /* Sets the rings to the side's, but overlapping jobs start together only if they still follow each other. */
-static void find_rings(const struct side *side, struct replay_order *how) {
+static void find_rings(const struct replayed *re, struct replay_order *how) {
+    const struct side *side = re->side;
     how->ring = NEW(int32_t, side->n);
     for (int32_t i = 0; i < side->n; i++) {
         int32_t other = side->op[i].ring;
-        bool apart = !is_message(side->op[i].op) && how->before[i] != other && how->before[other] != i;
+        bool apart = re->apart[i] || re->apart[other];
+        apart |= !is_message(side->op[i].op) && how->before[i] != other && how->before[other] != i;
         how->ring[i] = apart ? i : other;
     }
     find_leaders(how, side->n);
@@ -242,7 +244,17 @@ static int64_t run_again(struct replayed *re, const struct replay_order *how) {
     return last;
 }
 
-int64_t replay(struct replayed *re) { return run_again(re, &re->as_run); }
+int64_t replay(struct replayed *re) {
+    if (!re->nparted)
+        return run_again(re, &re->as_run);
+    struct scratch scratch = scratch_begin();
+    struct replay_order how = re->as_run;
+    find_rings(re, &how);
+    sort_ops(re, &how);
+    int64_t makespan = run_again(re, &how);
+    scratch_end(scratch);
+    return makespan;
+}
 
 static int32_t *lane_order(const struct side *side) {
     int32_t *before = NEW(int32_t, side->n + 1);
@@ -255,7 +267,8 @@ struct replayed replay_side(const struct diff *diff, int which) {
     const struct side *side = diff->side[which];
     struct replayed re = {.side = side, .as_run = {.before = lane_order(side)}};
     int64_t awaits = 0;
-    find_rings(side, &re.as_run);
+    re.apart = NEW(bool, side->n);
+    find_rings(&re, &re.as_run);
     re.waits = re.as_run.waits = wait_edges(side, re.as_run.leader);
     re.needs = need_edges(diff, which);
     sort_ops(&re, &re.as_run); /* times that contradict each other can leave cycles */
@@ -324,7 +337,7 @@ bool replay_reordered(struct replayed *re, const struct diff *diff, const bool *
     struct scratch scratch = scratch_begin();
     const struct side *other = diff->side[re->side == diff->side[0]];
     struct replay_order how = {.waits = re->needs, .before = other_order(re->side, other, back)};
-    find_rings(re->side, &how);
+    find_rings(re, &how);
     bool runs = sort_ops(re, &how);
     *longer = runs ? re->unbound - run_again(re, &how) : 0;
     scratch_end(scratch);

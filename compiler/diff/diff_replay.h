@@ -22,10 +22,12 @@ struct replayed {
     struct lists waits; /* what the streams make each operation wait for, including memory */
     struct lists needs; /* the operations whose results each operation reads, whatever their order */
     struct replay_order as_run;
-    int64_t *delay;    /* per operation: time from the end of everything that its message waits for to its start */
-    int64_t *gap;      /* per operation: its delay, or what replaces it */
-    int64_t *took;     /* per operation: its duration, or what replaces it */
-    bool *out;         /* per operation: whether it is removed */
+    int64_t *delay; /* per operation: time from the end of everything that its message waits for to its start */
+    int64_t *gap;   /* per operation: its delay, or what replaces it */
+    int64_t *took;  /* per operation: its duration, or what replaces it */
+    bool *out;      /* per operation: whether it is removed */
+    bool *apart;    /* per operation: whether it overlaps no other job any more; nparted: how many do not */
+    int nparted;
     int64_t *end;      /* per operation: when operations that need it can start */
     int64_t *lane_end; /* per operation: when its lane can continue */
     int64_t makespan;  /* with nothing undone */

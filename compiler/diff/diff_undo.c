@@ -24,24 +24,28 @@ static enum diff_class class_of(const struct diff *diff, int32_t a, int32_t b) {
         return SPLIT;
     if (a < 0 || b < 0)
         return a < 0 ? ONLY_B : ONLY_A;
-    return op->moved ? MOVED : op->reordered ? REORDERED : op->longer ? LONGER : NCLASSES;
+    if (op->moved || op->reordered)
+        return op->moved ? MOVED : REORDERED;
+    return op->overlaps ? OVERLAPPED : op->longer ? LONGER : NCLASSES;
 }
 
 struct undoing {
     struct diff *diff;
     struct replayed re[2];
+    int64_t *alone[2];           /* per side: as times_alone returns it */
     bool *back;                  /* per operation of B: whether it has A's place in its lane */
     bool alike[NOPS];            /* the kinds whose durations changed by one factor, on several ranks */
     bool reorders[NOPS], merged; /* the kinds of jobs that are reordered; whether all reorderings are one cause */
 };
 
-/* Gives B's operation A's duration, or its own again. Those of a message also get A's latency and delay. */
+/* Gives B's operation A's duration, or its own again, with the job that overlaps it on both sides. A message also gets
+ * A's latency and delay. */
 static void retime(struct undoing *undoing, int32_t b, bool undone) {
     struct replayed *re = undoing->re;
     const struct diff_op *op = &re[1].side->op[b];
     for (int32_t o = b, first = true; first || o != b; o = re[1].side->op[o].ring, first = false) {
         int32_t a = re[1].side->op[o].match;
-        if (o != b && !is_message(op->op))
+        if (o != b && !is_message(op->op) && op->overlaps)
             continue;
         const struct diff_op *from = undone && a >= 0 ? &re[0].side->op[a] : &re[1].side->op[o];
         re[1].took[o] = from->end - from->start;
@@ -59,6 +63,45 @@ static void set_back(struct undoing *undoing, int32_t b, bool undone) {
         o = is_message(side->op[b].op) ? side->op[o].ring : b;
     } while (o != b);
     retime(undoing, b, undone);
+}
+
+/* Returns how long an overlapping job takes alone: as on the other side, if it is alone there, or as another job of its
+ * kind and stage. -1: unknown. */
+static int64_t time_alone(const struct undoing *undoing, int side, int32_t o) {
+    const struct side *own = undoing->re[side].side, *other = undoing->re[!side].side;
+    const struct diff_op *op = &own->op[o];
+    if (diff_compares(op) && diff_partner(other, op->match) < 0)
+        return other->op[op->match].end - other->op[op->match].start;
+    return undoing->alone[side] ? undoing->alone[side][op->stage * NOPS + op->op] - 1 : -1;
+}
+
+/* Lists, by stage and kind, 1 + the time of a job that overlaps no other. */
+static int64_t *times_alone(const struct side *side) {
+    int64_t stages = side->size.of[SIZE_STAGES], *alone = stages <= side->n ? NEW(int64_t, stages * NOPS) : NULL;
+    for (int i = 0; alone && i < side->n; i++) {
+        const struct diff_op *op = &side->op[i];
+        if (is_job(op->op) && diff_partner(side, i) < 0)
+            alone[op->stage * NOPS + op->op] = 1 + op->end - op->start;
+    }
+    return alone;
+}
+
+/* Separates the jobs of a pair on each side that overlaps them, or joins them again. */
+static void part_pair(struct undoing *undoing, int32_t a, int32_t b, bool undone) {
+    int32_t op[2] = {a, b};
+    for (int k = 0; k < 2; k++) {
+        struct replayed *re = &undoing->re[k];
+        int32_t pair[2] = {op[k], diff_partner(re->side, op[k])};
+        if (pair[1] < 0 || re->apart[op[k]] == undone)
+            continue;
+        re->apart[op[k]] = undone;
+        re->nparted += undone ? 1 : -1;
+        for (int i = 0; i < 2; i++) {
+            const struct diff_op *own = &re->side->op[pair[i]];
+            int64_t alone = undone ? time_alone(undoing, k, pair[i]) : -1;
+            re->took[pair[i]] = alone >= 0 ? alone : own->end - own->start;
+        }
+    }
 }
 
 /* Removes an operation, with all of its message, or puts it in again. */
@@ -80,11 +123,16 @@ static void undo(struct undoing *undoing, int32_t a, int32_t b, bool undone) {
         set_back(undoing, b, undone);
     } else if (class == LONGER) {
         retime(undoing, b, undone);
+    } else if (class == OVERLAPPED) {
+        part_pair(undoing, a, b, undone);
     } else if (class == SPLIT && a >= 0 && b >= 0) {
         int32_t op[2] = {a, b};
         int to = re[1].side->op[b].op == OP_B ? 0 : 1; /* the side with the split backward */
         const struct diff_op *own = &re[to].side->op[op[to]], *other = &re[!to].side->op[op[!to]];
-        re[to].took[op[to]] = undone ? other->end - other->start : own->end - own->start;
+        bool pair = diff_partner(re[!to].side, op[!to]) >= 0; /* its duration is then the pair's */
+        int64_t alone = pair ? time_alone(undoing, !to, op[!to]) : -1;
+        int64_t whole = alone >= 0 ? alone : other->end - other->start;
+        re[to].took[op[to]] = undone ? whole : own->end - own->start;
     } else {
         take_out(&re[0], a, undone);
         take_out(&re[1], b, undone);
@@ -131,6 +179,8 @@ static struct diff_cause cause_of(const struct undoing *undoing, const struct ch
         key.op = OP_B;
     if (key.class == REORDERED)
         key.op = undoing->merged ? -1 : ordering_kind(undoing->reorders, op->op);
+    if (key.class == OVERLAPPED)
+        key.op = -1;
     if (key.class != LONGER || undoing->alike[op->op])
         key.rank = -1;
     return key;
@@ -171,7 +221,7 @@ static struct change *list_changes(const struct undoing *undoing, int *count) {
     struct change *change = NEW(struct change, a->n + b->n);
     int n = 0;
     for (int i = 0; i < a->n; i++)
-        if (class_of(diff, i, a->op[i].match) < NCLASSES && !counts_elsewhere(diff, 0, i))
+        if (class_of(diff, i, a->op[i].match) != NCLASSES && !counts_elsewhere(diff, 0, i))
             change[n++] = (struct change){i, a->op[i].match};
     for (int i = 0; i < b->n; i++)
         if (b->op[i].match < 0 && !counts_elsewhere(diff, 1, i))
@@ -193,6 +243,14 @@ static int by_effect(const void *x, const void *y) {
     return a->op != b->op ? a->op - b->op : a->rank - b->rank;
 }
 
+/* Returns whether the change's job is the second of a pair of which both count. */
+static bool counted_already(const struct undoing *undoing, const struct change *x) {
+    const struct side *a = undoing->re[0].side, *b = undoing->re[1].side;
+    int pb = diff_partner(b, x->b), pa = pb < 0 ? diff_partner(a, x->a) : b->op[pb].match;
+    pb = pb < 0 && pa >= 0 ? a->op[pa].match : pb;
+    return pa >= 0 && pb >= 0 && pa < x->a && class_of(undoing->diff, pa, pb) == OVERLAPPED;
+}
+
 /* Returns the end of the changes that have the same cause as the one at `from`, and sets the cause. It counts messages
  * that follow reordered jobs with these, and a split backward once. */
 static int collect_cause(const struct undoing *undoing, const struct change *change, int n, int from,
@@ -206,7 +264,8 @@ static int collect_cause(const struct undoing *undoing, const struct change *cha
         int op = op_of(undoing->diff, &change[to]);
         bool follows = cause->class == REORDERED && cause->op != op && is_message(op);
         messages += follows;
-        cause->n += !follows && (cause->class != SPLIT || op != OP_W);
+        bool second = cause->class == OVERLAPPED && counted_already(undoing, &change[to]);
+        cause->n += !follows && !second && (cause->class != SPLIT || op != OP_W);
     }
     cause->n = cause->n ? cause->n : messages;
     return to;
@@ -316,6 +375,8 @@ void diff_undo(struct diff *diff) {
     int64_t n = a->n + b->n, most = n > 0 ? MOST_VISITS / n : 0;
     struct undoing undoing = {.diff = diff, .re = {replay_side(diff, 0), replay_side(diff, 1)}};
     undoing.back = NEW(bool, b->n);
+    undoing.alone[0] = times_alone(a);
+    undoing.alone[1] = times_alone(b);
     for (int i = 0; i < b->n; i++)
         undoing.reorders[b->op[i].op] |= b->op[i].match >= 0 && class_of(diff, b->op[i].match, i) == REORDERED;
     find_alike(&undoing);

@@ -75,6 +75,18 @@ static int list_parts(const struct diff *diff, struct part *part) {
     return n;
 }
 
+/* Writes which pairs of jobs overlap only in B, or only in A. */
+static void put_overlaps(struct text *t, const struct diff *diff, int n) {
+    bool in[2] = {false, false};
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < diff->side[k]->n; i++)
+            in[k] |= diff->side[k]->op[i].overlaps && diff_partner(diff->side[k], i) >= 0;
+    put(t, "%d pair%s of jobs overlap%s%s", n, n == 1 ? "" : "s", n == 1 ? "s" : "",
+        in[0] && in[1] ? " otherwise"
+        : in[0]        ? " no longer"
+                       : "");
+}
+
 static void put_part(struct text *t, const struct diff *diff, const struct part *part) {
     bool one = part->n == 1, joined = diff->side[0]->n > 0;
     const char *were = one ? "was" : "were", *take = one ? "takes" : "take";
@@ -83,6 +95,10 @@ static void put_part(struct text *t, const struct diff *diff, const struct part 
             joined = false;
     if (part->class == SPLIT) {
         put(t, "%d backward%s %s %s", part->n, one ? "" : "s", were, joined ? "joined" : "split");
+        return;
+    }
+    if (part->class == OVERLAPPED) {
+        put_overlaps(t, diff, part->n);
         return;
     }
     put(t, "%d %s ", part->n, one ? sort_name[part->sort].one : sort_name[part->sort].many);
@@ -99,7 +115,7 @@ static void put_part(struct text *t, const struct diff *diff, const struct part 
 
 /* Lists the changes, jobs first. Returns whether there are any. */
 static bool put_parts(struct text *t, const struct diff *diff) {
-    struct part part[2 * NSORTS * NCLASSES];
+    struct part part[2 * NSORTS * (RECUT + 1)];
     int n = list_parts(diff, part), jobs = 0, shown, rest = 0;
     while (jobs < n && part[jobs].sort == JOBS)
         jobs++;
@@ -312,6 +328,10 @@ void put_diff_cause(struct text *t, const struct diff *diff, const struct diff_c
                 put(t, "%s%s %lld -> %lld", n++ ? ", " : "", size_name[i], (long long)diff->side[0]->size.of[i],
                     (long long)diff->side[1]->size.of[i]);
         put(t, ": the cut of the model, and which rank has which part");
+        return;
+    }
+    if (cause->class == OVERLAPPED) {
+        put_overlaps(t, diff, cause->n);
         return;
     }
     if (cause->op < 0) {

@@ -232,8 +232,16 @@ expect "as long, but the next step follows earlier" "B takes as long as A (27 un
 answers 1 schedules/zb_h1.lua schedules/zb_h2.lua
 expect "the period" "27 units 24 units -11.1 %" "$(row period)"
 expect "no cause has an effect: the largest change" " = 33 jobs reordered, of all kinds together" "$(causes schedules/zb_h1.lua schedules/zb_h2.lua)"
-expect "a list that is cut says so" "and 1 smaller; --all lists them" \
-    "$("$PIANOLA" diff schedules/dualpipev.lua schedules/interleaved.lua | grep -o 'and [0-9]* smaller.*')"
+cat >"$room/mixed.lua" <<'LUA'
+return cluster { link = function() return 0.01, math.huge end, speed = function(r) return 1 / (1 + (r + 1) / 8) end }
+LUA
+expect "a list that is cut says so" "and 3 smaller; --all lists them" "$("$PIANOLA" diff "$room/quick" $S --cluster "$room/mixed.lua" | grep -o 'and [0-9]* smaller.*')"
+# DualPipe runs 12 pairs of a forward and a backward of Chimera at once. With overlap 0, a pair takes as long as its jobs
+# one after the other, so that alone changes nothing. With overlap 0.5, it takes 2.5 instead of 3.
+expect "pairs that overlap" " = 12 pairs of jobs overlap" "$("$PIANOLA" diff --all schedules/chimera.lua schedules/dualpipe.lua | sed -n 's/^ *\(= .* pairs\)/ \1/p' | tr -s ' ')"
+expect "pairs that overlap no longer" " = 12 pairs of jobs overlap no longer" "$("$PIANOLA" diff --all schedules/dualpipe.lua schedules/chimera.lua | sed -n 's/^ *\(= .* pairs\)/ \1/p' | tr -s ' ')"
+"$PIANOLA" compile schedules/dualpipe.lua -o "$room/apart" >/dev/null
+expect "pairs that take less time count once" " -2 12 F take 0.833 times as long" "$(causes "$room/apart" schedules/dualpipe.lua -D overlap=0.5)"
 expect "roots: jobs come first" "2B 2B 2B" "$("$PIANOLA" diff --json "$room/quick" $S --cluster "$room/slow.lua" | python3 -c '
 import json, sys
 d = json.load(sys.stdin)
