@@ -241,6 +241,8 @@ static pianola_unit_function *function_of(const struct model *m, const struct un
 static void open_unit(const struct model *m, const struct unit_files *files, bool cuda) {
     struct rt_unit_code code = check_unit_files(files);
     const char *path = library_of(files, cuda);
+    if (cuda)
+        cuda_library(); /* whose functions units may import */
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
         die_at(files->script, NULL, files->line, 0, "unit '%s': %s", files->unit->name, dlerror());
@@ -260,8 +262,6 @@ static void check_own_data(const struct model *m) {
 
 void open_units(const struct model *m, bool cuda) {
     check_own_data(m);
-    if (cuda && m->nfiles > 0)
-        cuda_library(); /* whose functions units may import */
     for (int i = 0; i < m->nfiles; i++)
         if (!m->files[i].unit->code->run[UNIT_FORWARD])
             open_unit(m, &m->files[i], cuda);
