@@ -183,6 +183,9 @@ void diff_significance(struct diff *diff);
  * how to call it, or NULL. put_resized writes how B's sizes differ. */
 void side_sizes(struct side *side);
 bool diff_resized(const struct diff *diff, int size);
+/* Returns whether the sides' bytes compare. Without a model, a tensor of a stage has 1 byte, however large the stage.
+ */
+bool diff_compares_bytes(const struct diff *diff);
 void diff_scale(struct diff *diff);
 double diff_per_work(const struct diff *diff, int side, const char **per);
 void put_resized(struct text *t, const struct diff *diff);

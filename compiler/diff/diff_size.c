@@ -29,6 +29,10 @@ static bool is_abstract(const struct side *side) {
     return !side->steps && (!side->unit || strcmp(side->unit, "F") == 0) && side->size.of[SIZE_STAGES] > 0;
 }
 
+bool diff_compares_bytes(const struct diff *diff) {
+    return !diff_resized(diff, SIZE_STAGES) || !is_abstract(diff->side[0]) || !is_abstract(diff->side[1]);
+}
+
 void diff_scale(struct diff *diff) {
     double ranks = (double)diff->side[0]->size.of[SIZE_RANKS], scale[2];
     for (int k = 0; k < 2; k++)

@@ -273,8 +273,8 @@ static void put_other_changes(struct text *t, const struct diff *diff, const str
             time_text(x, c->measure, was));
         subject = " and";
     }
-    if (diff_figure(diff, F_PEAK, 0, &x) && diff_figure(diff, F_PEAK, 1, &y) && x > 0 && x != y &&
-        fabs(y - x) > (c->equal ? 0 : MATTERS * x))
+    if (diff_compares_bytes(diff) && diff_figure(diff, F_PEAK, 0, &x) && diff_figure(diff, F_PEAK, 1, &y) && x > 0 &&
+        x != y && fabs(y - x) > (c->equal ? 0 : MATTERS * x))
         put(t, "%s needs %.3g %% %s memory", subject, 100 * fabs(y / x - 1), y < x ? "less" : "more");
 }
 
