@@ -18,8 +18,11 @@ enum { CUDA_HEAD = 128 };
 enum { CUDA_SLICES = 64 };
 
 /* Returns the elements of the shared token table, or of a member's part of it, that the layer uses; 0 if it uses none.
- * An unembedding uses the table, and so does an embedding whose only parameters of its own are the positions. */
+ * An unembedding uses the table, and so does an embedding whose only parameters of its own are the positions. A frozen
+ * table is not shared: each of the two layers has a copy. */
 static inline int64_t shared_table(const struct rt_model *m, const struct rt_layer *l) {
+    if (l->set == SET_FROZEN)
+        return 0;
     if (l->kind == LAYER_unembedding)
         return (int64_t)l->out * l->in;
     bool positions = l->kind == LAYER_embedding && l->nparam == (int64_t)l->context * l->out;
@@ -99,7 +102,13 @@ struct rt_draw {
 };
 /* Return the weights and the gradient of the layer's set, and whether the gradient is written rather than added to. */
 static inline float *layer_weights(const struct rt_bind *at, const struct rt_layer *l) {
+    if (l->set == SET_FROZEN)
+        return at->frozen + l->frozen / (int64_t)sizeof *at->frozen;
     return l->set == SET_SHARED ? at->u : at->w;
+}
+/* Returns the token table of an unembedding. */
+static inline const float *layer_table(const struct rt_bind *at, const struct rt_layer *l) {
+    return l->set == SET_FROZEN ? layer_weights(at, l) : at->v;
 }
 static inline float *layer_gradient(const struct rt_bind *at, const struct rt_layer *l) {
     return l->set == SET_SHARED ? at->du : at->dw;

@@ -77,7 +77,9 @@ static inline bool reads_batch(const struct rt_layer *l) {
     return rt_kind_of(l)->reads && (rt_kind_of(l)->reads(l) & ~UNIT_READS_SEED) != 0;
 }
 /* Returns whether a layer has a weight gradient. One that uses a table may have no parameters of its own. */
-static inline bool has_weight_gradient(const struct rt_layer *l) { return l->nparam > 0 || rt_kind_of(l)->table; }
+static inline bool has_weight_gradient(const struct rt_layer *l) {
+    return l->set != SET_FROZEN && (l->nparam > 0 || rt_kind_of(l)->table);
+}
 /* Returns whether the row has a layer's FLOP. */
 static inline bool counts_flop(const struct rt_layer *l) {
     const struct flop each = rt_kind_of(l)->each;

@@ -110,8 +110,9 @@ struct rt_rows {
 enum sweep_kind { SWEEP_ALL, SWEEP_PUT_OFF, SWEEP_WEIGHTS };
 
 /* The sets of weights that may hold a stage's parameters: its own, operand w; the token table, v; and what the members
- * of its team share, u. Frozen parameters are in none: each rank that computes the stage has a copy (rt_rank). */
-enum which_set { SET_OWN, SET_TABLE, SET_SHARED, NSETS };
+ * of its team share, u. Frozen parameters are in none: each rank that computes the stage has a copy (rt_rank). All
+ * parameters of a layer with SET_FROZEN are frozen; a unit may have both kinds, and says so itself. */
+enum which_set { SET_OWN, SET_TABLE, SET_SHARED, NSETS, SET_FROZEN = NSETS };
 
 struct rt_layer {
     int32_t kind;            /* enum layer_kind */
@@ -230,9 +231,10 @@ enum input_kind { INPUT_NONE, INPUT_TOKENS, INPUT_INTEGERS };
 enum precision { FP32, BF16 }; /* of weights, activations and their gradients; sums, statistics and masters are fp32 */
 static inline int64_t precision_bytes(int precision) { return precision == BF16 ? 2 : 4; }
 
-/* Names of a layer's parameters in others' files: see store/import.h; NULL: not given. */
+/* Names of a layer's parameters in others' files: see store/import.h. data: the file with the parameters of a frozen
+ * layer other than a unit. NULL: not given. */
 struct rt_names {
-    const char *hf, *gguf;
+    const char *hf, *gguf, *data;
 };
 
 /* Numbers that units read besides x, a row for each token: floats, or integers from 0 to below - 1. */

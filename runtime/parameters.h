@@ -98,35 +98,7 @@ static inline void add_unit_parameters(struct rt_parameters *p, const struct rt_
         drawn += one->ndims == 1 ? one->dim[0] : one->dim[0] * one->dim[1];
     }
 }
-/* Returns the parameters of layer l that are not trained, from LAYERS: only units have any. */
-static inline struct rt_parameters frozen_parameters_of(const struct rt_layer *l) {
-    struct rt_parameters p;
-    p.n = 0;
-    switch (l->kind) {
-#define MATRIX(name, rows, columns)
-#define WHOLE(name, rows, columns)
-#define VECTOR(name, n)
-#define OF_UNIT add_unit_parameters(&p, l->unit, true);
-#define X(name, parameters, ...)                                                                                       \
-    case LAYER_##name: parameters break;
-        LAYERS(X)
-#undef X
-#undef MATRIX
-#undef WHOLE
-#undef VECTOR
-#undef OF_UNIT
-    }
-    return p;
-}
-/* Counts the elements of a layer's frozen parameters. */
-static inline int64_t frozen_elements(const struct rt_layer *l) {
-    const struct rt_parameters all = frozen_parameters_of(l);
-    int64_t n = 0;
-    for (int i = 0; i < all.n; i++)
-        n += all.at[i].count;
-    return n;
-}
-/* Returns the parameters of layer l of model m that are trained, from LAYERS. */
+/* Returns the parameters of layer l of model m, from LAYERS, without those that a unit freezes. */
 static inline struct rt_parameters parameters_of(const struct rt_model *m, const struct rt_layer *l, bool shared) {
     const int vector_split = l->share.split == SPLIT_COLUMNS ? SPLIT_COLUMNS : SPLIT_NONE;
     struct rt_parameters p;
@@ -146,5 +118,50 @@ static inline struct rt_parameters parameters_of(const struct rt_model *m, const
 #undef OF_UNIT
     }
     return p;
+}
+/* Returns the parameters that a layer lists as frozen, in LAYERS: only units have any. */
+static inline struct rt_parameters listed_as_frozen(const struct rt_layer *l) {
+    struct rt_parameters p;
+    p.n = 0;
+    switch (l->kind) {
+#define MATRIX(name, rows, columns)
+#define WHOLE(name, rows, columns)
+#define VECTOR(name, n)
+#define OF_UNIT add_unit_parameters(&p, l->unit, true);
+#define X(name, parameters, ...)                                                                                       \
+    case LAYER_##name: parameters break;
+        LAYERS(X)
+#undef X
+#undef MATRIX
+#undef WHOLE
+#undef VECTOR
+#undef OF_UNIT
+    }
+    return p;
+}
+/* Returns whether a layer computes with a copy of the embedding's frozen table. */
+static inline bool copies_table(const struct rt_layer *l) {
+    return l->set == SET_FROZEN && l->kind == LAYER_unembedding;
+}
+/* Returns the parameters of layer l of model m that are not trained. */
+static inline struct rt_parameters frozen_parameters_of(const struct rt_model *m, const struct rt_layer *l) {
+    if (l->set != SET_FROZEN)
+        return listed_as_frozen(l);
+    if (!copies_table(l))
+        return parameters_of(m, l, false);
+    struct rt_parameters p;
+    p.n = 0;
+    add_parameter(&p, "token", 2, l->out, l->in, SPLIT_NONE);
+    return p;
+}
+/* Counts the elements of a layer's frozen parameters. */
+static inline int64_t frozen_elements(const struct rt_layer *l) {
+    if (l->set == SET_FROZEN)
+        return copies_table(l) ? (int64_t)l->in * l->out : l->nparam;
+    const struct rt_parameters all = listed_as_frozen(l);
+    int64_t n = 0;
+    for (int i = 0; i < all.n; i++)
+        n += all.at[i].count;
+    return n;
 }
 #endif

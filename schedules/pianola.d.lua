@@ -220,6 +220,9 @@ function integers(fields) end
 ---@field hf? string
 ---The same in GGUF files.
 ---@field gguf? string
+---Whether its parameters are not trained. They are then in the file `data`, under its name. Default: false.
+---@field frozen? boolean
+---@field data? string
 
 ---Token and position embedding: the first layer of a model whose input is tokens.
 ---@param fields pianola.embedding
@@ -237,6 +240,9 @@ function embedding(fields) end
 ---@field hf? string
 ---The same in GGUF files.
 ---@field gguf? string
+---Whether its parameters are not trained. They are then in the file `data`, under its name. Default: false.
+---@field frozen? boolean
+---@field data? string
 
 ---y = x W + bias
 ---@param fields pianola.linear
@@ -313,6 +319,8 @@ function dropout(fields) end
 ---@field hf? string
 ---The same in GGUF files.
 ---@field gguf? string
+---@field frozen? boolean
+---@field data? string
 
 ---y = gamma (x - mean) / sqrt(var + eps) + beta
 ---@param fields pianola.layernorm
@@ -329,6 +337,8 @@ function layernorm(fields) end
 ---@field hf? string
 ---The same in GGUF files.
 ---@field gguf? string
+---@field frozen? boolean
+---@field data? string
 
 ---y = gamma x / sqrt(mean(x^2) + eps)
 ---@param fields pianola.rmsnorm
@@ -343,6 +353,8 @@ function rmsnorm(fields) end
 ---@field hf? string
 ---The same in GGUF files.
 ---@field gguf? string
+---@field frozen? boolean
+---@field data? string
 
 ---Normalizes each head of queries and keys before attention: y = gamma x / sqrt(mean(x^2) + eps)
 ---@param fields pianola.headnorm

@@ -72,7 +72,7 @@ static bool same_item(const struct checked *a, const struct rt_stage *s) {
     for (int i = 0; same && i < s->nlayers; i++) {
         const struct rt_layer *x = &a->l[i], *y = &s->layer[i];
         same = x->kind == y->kind && x->rows == y->rows && x->in == y->in && x->out == y->out &&
-               x->out_rows == y->out_rows && x->nparam == y->nparam &&
+               x->out_rows == y->out_rows && x->nparam == y->nparam && x->set == y->set &&
                memcmp(&x->config, &y->config, sizeof x->config) == 0 && (x->unit == y->unit || unit_same(x, y));
     }
     return same;

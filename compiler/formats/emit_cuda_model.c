@@ -11,7 +11,7 @@ static const char *const optimizer_word[] = {"OPT_NONE", OPTIMIZERS(X)};
 static const char *const input_word[] = {"INPUT_NONE", "INPUT_TOKENS", "INPUT_INTEGERS"};
 static const char *const precision_word[] = {"FP32", "BF16"};
 static const char *const split_word[] = {"SPLIT_NONE", "SPLIT_COLUMNS", "SPLIT_ROWS"};
-static const char *const set_word[] = {"SET_OWN", "SET_TABLE", "SET_SHARED"};
+static const char *const set_word[] = {"SET_OWN", "SET_TABLE", "SET_SHARED", "SET_FROZEN"};
 static const char *const space_word[] = {"SP_NONE", "SP_X",  "SP_Y",  "SP_STASH", "SP_EXT",
                                          "SP_WORK", "SP_DY", "SP_DX", "SP_GIVE",  "SP_GOT"};
 
@@ -96,7 +96,8 @@ static const char *string_or_null(const char *s) { return s ? format("\"%s\"", s
 static void emit_names(struct text *t, const struct rt_names *names, int n) {
     put_word(t, "\nstatic const struct rt_names names[] = {\n");
     for (int i = 0; i < n; i++)
-        put(t, "    {%s, %s},\n", string_or_null(names[i].hf), string_or_null(names[i].gguf));
+        put(t, "    {%s, %s, %s},\n", string_or_null(names[i].hf), string_or_null(names[i].gguf),
+            string_or_null(names[i].data));
     put_word(t, "};\n");
 }
 

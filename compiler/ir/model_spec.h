@@ -11,6 +11,7 @@ struct model_layer {
     int32_t split;           /* enum split: how a team divides it, if the team divides columns */
     int attends;             /* attention, if a team divides activations by rows: SPLIT_ROWS, SPLIT_HEADS, or none */
     bool in_moe;             /* whether a script's moe created it */
+    bool frozen;             /* its parameters are not trained; a unit says so itself */
     struct rt_config config; /* its other properties from the script */
     struct rt_names names;
     /* Sizes of a unit. in_width, in_rows: columns and rows of its input; 0: any. out_rows: rows of its output; 0: as

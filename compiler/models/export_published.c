@@ -22,6 +22,7 @@ struct census {
     int blocks, head_norms, units;
     bool biased, biased_keys; /* whether any linear layers have biases; whether those before attention do */
     bool another_eps;         /* some headnorm has another eps */
+    bool tied;                /* its output matrix is the token table */
 };
 
 static struct census take_census(const struct rt_stage *const *stage, int n) {
@@ -31,6 +32,7 @@ static struct census take_census(const struct rt_stage *const *stage, int n) {
             bool norm = l->kind == LAYER_rmsnorm || l->kind == LAYER_layernorm;
             c.blocks += l->kind == LAYER_attention;
             c.units += rt_kind_of(l)->brought;
+            c.tied |= l->kind == LAYER_unembedding;
             c.embedding = l->kind == LAYER_embedding && !c.embedding ? l : c.embedding;
             c.attention = l->kind == LAYER_attention ? l : c.attention;
             bool gates = l->kind == LAYER_swiglu || l->kind == LAYER_geglu || l->kind == LAYER_gelu;
@@ -105,7 +107,7 @@ static void put_config(struct text *t, const struct spec *sp, const struct censu
             file);
     put_ends(t, tokenizer);
     put(t, "  \"tie_word_embeddings\": %s,\n  \"torch_dtype\": \"float32\",\n  \"vocab_size\": %d\n}\n",
-        sp->names.tables > 0 ? "true" : "false", m->vocab);
+        c->tied ? "true" : "false", m->vocab);
 }
 
 /* ---- the output ---- */

@@ -62,6 +62,7 @@ static struct rt_layer *shape_layers(const struct model *m) {
         depth -= brackets(row) < 0;
         all[i] = (struct rt_layer){.kind = layer->kind, .rows = rows, .in = in, .out = out, .index = i};
         all[i].unit = layer->unit;
+        all[i].set = layer->frozen ? SET_FROZEN : SET_OWN;
         all[i].config = layer->config;
         all[i].context = row->sequences ? m->rt.context : 0;
         if (row->size)

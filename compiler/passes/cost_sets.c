@@ -93,7 +93,7 @@ static const char *weighty_layer(const struct spec *sp, const struct stage *st, 
         return st[s].rt.weight > 0 ? " in a cost model" : "";
     bool table = s < sp->names.tables;
     for (const struct rt_layer *l = st[s].rt.layer; l < st[s].rt.layer + st[s].rt.nlayers; l++)
-        if (l->nparam > 0 || (table && l->index == 0))
+        if ((l->nparam > 0 && l->set != SET_FROZEN) || (table && l->index == 0))
             return format(": %s", where_layer(sp->model, l->index));
     return "";
 }

@@ -298,8 +298,12 @@ static bool follows_whole_columns(const struct splitting *split, const struct rt
     return !split->divided && i >= 0 && split->m->layer[i].split == SPLIT_COLUMNS;
 }
 
-/* Dies if a team would divide a layer that computes whole microbatches only. */
+/* Dies if a team would divide a frozen layer, or one that computes whole microbatches only. */
 static void refuse_whole(const struct splitting *split, const struct rt_layer *l) {
+    if (l->set == SET_FROZEN)
+        die("%s: it is frozen, and a team of %d ranks computes its stage, which cannot divide frozen layers yet; give "
+            "its stage to one rank, with a cut before and after it, or train the layer",
+            where_layer(split->m, l->index), split->size);
     if (rt_kind_of(l)->whole)
         die("%s: a team of %d ranks computes its stage, and nobody knows how to divide it; give its stage to one rank, "
             "with a cut before and after it",

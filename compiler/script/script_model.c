@@ -172,8 +172,16 @@ static void add_part(struct builder *builder, int index, int item, bool first, b
     layer.unit = is_declared(part->maker) ? unit_at(builder, index) : NULL;
     if (has_names(part->maker)) {
         lua_getiuservalue(builder->L, index, 1);
-        layer.names = (struct rt_names){name_at(builder->L, 1), name_at(builder->L, 2)};
+        layer.names.hf = name_at(builder->L, 1);
+        layer.names.gguf = name_at(builder->L, 2);
         lua_pop(builder->L, 1);
+    }
+    if (layer.frozen && builder->m->rt.precision == BF16)
+        field_fail(builder->L, part->line, "frozen",
+                   "frozen layers compute in fp32: leave out the model's precision = \"bf16\"");
+    if (row_of(layer.kind)->shares && builder->m->layer[0].frozen) { /* it has a copy of the embedding's table */
+        layer.frozen = true;
+        layer.names = builder->m->layer[0].names;
     }
     add_layer(builder, layer);
 }
@@ -482,7 +490,7 @@ void extract_model(struct script *script, void *spec) {
     m->rt.output = m->nlayers > 1 && m->layer[m->nlayers - 2].kind == LAYER_linear ? m->nlayers - 2 : -1;
     m->shares = m->by_rows;
     for (int i = 0; i < m->nlayers; i++) {
-        m->tied |= row_of(m->layer[i].kind)->shares;
+        m->tied |= row_of(m->layer[i].kind)->shares && !m->layer[i].frozen;
         m->shares |= row_of(m->layer[i].kind)->team.in_common;
     }
     keep_names(m);

@@ -69,6 +69,11 @@ static struct part *push_part(lua_State *L, const struct maker *maker, int line)
 static const char *const name_fields[] = {"hf", "gguf"};
 bool has_names(const struct maker *maker) { return maker->group == LAYER && row_of(maker->kind)->named; }
 
+/* Fields of layers that may be frozen. A unit reads its own. */
+static const char *const frozen_fields[] = {"frozen", "data"};
+enum { NFROZEN = 2 };
+static bool may_freeze(const struct maker *maker) { return has_names(maker) && !is_declared(maker); }
+
 static int field_names(const struct maker *maker, const char *names[MAX_FIELDS + NNAMES + 1]) {
     int n = 0;
     for (const struct field *field = fields_of(maker); field->name; field++)
@@ -78,6 +83,8 @@ static int field_names(const struct maker *maker, const char *names[MAX_FIELDS +
         }
     for (int i = 0; i < NNAMES && has_names(maker); i++)
         names[n++] = name_fields[i];
+    for (int i = 0; i < NFROZEN && may_freeze(maker); i++)
+        names[n++] = frozen_fields[i];
     for (int i = 0; is_declared(maker) && unit_fields[i]; i++)
         names[n++] = unit_fields[i];
     names[n] = NULL;
@@ -107,6 +114,29 @@ static void read_names(const struct table *table, int part) {
     lua_setiuservalue(L, part, 1);
 }
 
+/* Reads frozen = true, and the file with the parameters, which no checkpoint has. They are found there under the
+ * layer's names. */
+static void read_frozen_layer(const struct table *table, struct model_layer *layer) {
+    lua_State *L = table->L;
+    int type = push_field(table, "frozen");
+    if (type != LUA_TNIL && type != LUA_TBOOLEAN)
+        field_fail(L, table->line, "frozen", "'frozen' of %s must be true or false, not %s", table->what,
+                   describe(L, -1));
+    layer->frozen = lua_toboolean(L, -1);
+    bool named = push_field(table, "hf") != LUA_TNIL || push_field(table, "gguf") != LUA_TNIL;
+    layer->names.data = read_data_file(table);
+    if (layer->frozen && !layer->names.data)
+        need_data_file(table);
+    if (layer->frozen && !named)
+        field_fail(L, table->line, "frozen",
+                   "'data' must have the parameters of a frozen layer under its name; add: hf = \"its name there\"");
+    if (layer->names.data && !layer->frozen)
+        field_fail(L, table->line, "data",
+                   "'data' has the parameters of a frozen %s; add frozen = true, or leave 'data' out and give the file "
+                   "as --weights",
+                   table->what);
+}
+
 /* Implements linear { … } and the other constructors. Upvalue: the maker. */
 static int make_layer(lua_State *L) {
     const struct maker *maker = lua_touserdata(L, lua_upvalueindex(1));
@@ -122,8 +152,12 @@ static int make_layer(lua_State *L) {
     for (const struct field *field = fields_of(maker); field->name; field++)
         if (field->range != FIELD_DERIVED)
             read_layer_field(&table, field, maker->group == LAYER ? (void *)&part->layer : &part->model);
+    int at = lua_gettop(L);
+    if (may_freeze(maker))
+        read_frozen_layer(&table, &part->layer);
+    lua_settop(L, at);
     if (has_names(maker))
-        read_names(&table, lua_gettop(L));
+        read_names(&table, at);
     if (is_declared(maker)) {
         lua_pushvalue(L, 1);
         lua_setiuservalue(L, -2, 2);

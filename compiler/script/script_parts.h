@@ -43,5 +43,8 @@ const struct rt_unit *read_unit_table(lua_State *L, int at, int line, const stru
 /* Returns whether a text has only letters, digits, _ and the given other characters, and does not begin with a digit.
  */
 bool is_plain_name(const char *s, const char *others);
+/* Returns the absolute path of the file with a layer's parameters, since ranks may start anywhere; NULL: none. */
+const char *read_data_file(const struct table *t);
+_Noreturn void need_data_file(const struct table *t); /* fails: a frozen layer has no such file */
 bool is_side_word(const char *name); /* something that every model of tokens has, so no input may be called so */
 #endif

@@ -121,8 +121,7 @@ static const char *read_unit_name(const struct table *t, const struct unit_files
     return name;
 }
 
-/* Returns the absolute path of the file with initial values, since ranks may start anywhere; NULL: none. */
-static const char *read_data(const struct table *t) {
+const char *read_data_file(const struct table *t) {
     int type = push_field(t, "data");
     const char *name = type == LUA_TSTRING ? lua_tostring(t->L, -1) : "";
     if (type != LUA_TNIL && (!*name || !is_plain_path(name)))
@@ -132,6 +131,10 @@ static const char *read_data(const struct table *t) {
     path = whole && is_plain_path(whole) ? whole : path;
     lua_pop(t->L, 1);
     return path;
+}
+
+void need_data_file(const struct table *t) {
+    field_fail(t->L, t->line, "frozen", "frozen parameters come from a file; add: data = \"weights.safetensors\"");
 }
 
 /* ---- sizes ---- */
@@ -344,7 +347,7 @@ static void read_frozen(const struct table *t, struct rt_unit *unit) {
     for (int i = 1; type == LUA_TTABLE && lua_rawgeti(L, top, i) != LUA_TNIL; i++, lua_settop(L, top))
         freeze_parameter(t, unit);
     if (unit_elements(unit, true) > 0 && !unit->data)
-        field_fail(L, t->line, "frozen", "frozen parameters come from a file; add: data = \"weights.safetensors\"");
+        need_data_file(t);
     lua_settop(L, top - 1);
 }
 
@@ -366,7 +369,7 @@ const struct rt_unit *read_unit_table(lua_State *L, int at, int line, const stru
     unit->name = read_unit_name(&t, files);
     read_parameters(&t, unit);
     read_init(&t, unit);
-    unit->data = read_data(&t);
+    unit->data = read_data_file(&t);
     unit->keeps = read_keeps(&t);
     read_side(&t, m, unit);
     read_frozen(&t, unit);

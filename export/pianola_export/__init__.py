@@ -15,7 +15,7 @@ from .build import DIMS, KNOWN, MACHINES, MOST_INPUTS, MOST_OUTPUTS, Builder
 from .cut import ExportError, compiling, cut, evaluating, logits_of
 from .split import split
 from .unit import build_unit, fingerprint, given_values, largest_error, run_traced
-from .write import Export, write
+from .write import Export, frozen_fields, write
 
 __all__ = ["export", "ExportError"]
 MOST_PARAMETERS, LONGEST_NAME = 32, 63  # of a unit
@@ -82,12 +82,13 @@ def check_parameter(where, name, p, trained, owners):
 
 
 def check_ends(model, found):
-    for name in (found.table, found.output, *found.bias):
-        if not model.get_parameter(name).requires_grad:
-            raise ExportError(
-                f"{name} is frozen, but the token table, the output matrix and its bias are always trained; call"
-                " requires_grad_(True) on it"
-            )
+    trained = [model.get_parameter(n).requires_grad for n in (found.output, *found.bias)]
+    if any(trained) and not all(trained):
+        name = found.bias[0] if trained[0] else found.output
+        raise ExportError(
+            f"{name} is frozen, but not all of the output layer: let its matrix and its bias both require"
+            " gradients, or neither"
+        )
     for name in (found.table, found.output):
         if not name.endswith(".weight"):
             raise ExportError(
@@ -136,7 +137,8 @@ class Exporter:
 
     def add_output(self, found):
         where = found.output.removesuffix(".weight")
-        linear = f'linear {{ width = {found.vocab}, bias = {str(bool(found.bias)).lower()}, hf = "{where}" }}'
+        bias, frozen = str(bool(found.bias)).lower(), frozen_fields(self.model.get_parameter(found.output))
+        linear = f'linear {{ width = {found.vocab}, bias = {bias}, hf = "{where}"{frozen} }}'
         self.y = F.linear(
             self.y, *[self.model.get_parameter(n).detach() for n in (found.output, *found.bias)]
         )
@@ -283,6 +285,7 @@ def export(model, layers, batch, out, machine="x86-64-v3", quiet=False, device="
                 builder.gpu,
                 *exporter.tokens.shape,
                 found,
+                frozen_fields(model.get_parameter(found.table)),
                 list(exporter.units.values()),
                 exporter.layers,
                 weights,

@@ -16,8 +16,9 @@ from .cut import Cut
 
 @dataclasses.dataclass
 class Export:
-    """The contents of the folder. layers: for each layer, a unit's name or another layer as Lua text, and the
-    layer's name in files of weights, or None."""
+    """The contents of the folder. frozen: the token table's fields in Lua if it is not trained. layers: for
+    each layer, a unit's name or another layer as Lua text, and the layer's name in files of weights, or
+    None."""
 
     title: str
     machine: str
@@ -25,6 +26,7 @@ class Export:
     rows: int
     context: int
     cut: Cut
+    frozen: str
     units: list
     layers: list
     weights: dict
@@ -32,6 +34,11 @@ class Export:
     @property
     def ending(self):
         return ".cu" if self.gpu else ".c"
+
+
+def frozen_fields(parameter):
+    """Returns the fields, in Lua, of Pianola's own layer with a parameter: none if it is trained."""
+    return "" if parameter.requires_grad else ', frozen = true, data = "model.safetensors"'
 
 
 def braced(items):
@@ -177,7 +184,7 @@ local p = params {{ lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, decay = 0
 {chr(10).join(lua_unit(u, export.ending) for u in export.units)}
 local layers = {{}}
 local function add(layer) layers[#layers + 1] = layer end
-add(embedding {{ width = {export.cut.width}, positions = false, hf = "{export.cut.table.removesuffix('.weight')}" }})
+add(embedding {{ width = {export.cut.width}, positions = false, hf = "{export.cut.table.removesuffix('.weight')}"{export.frozen} }})
 {lua_layers(export.layers)}add(cross_entropy {{}})
 
 return model {{

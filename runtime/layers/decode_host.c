@@ -49,6 +49,9 @@ const char *decode_refuses(const struct rt_model *m, const struct rt_stage *stag
                 return "a mixture of experts cannot be decoded: its experts' room is counted per whole sequence";
             if (rt_kind_of(l)->whole)
                 return "a unit cannot be decoded: its code works on whole microbatches";
+            if (l->set == SET_FROZEN)
+                return "a frozen layer cannot be decoded yet: take the weights with export-weights, and generate with "
+                       "a model that does not freeze it";
             if (depth > MOST_BUFFERS - 2)
                 return "its residual blocks are nested too deeply to be decoded";
         }

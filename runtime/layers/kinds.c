@@ -13,6 +13,8 @@ static int32_t x_again(const struct rt_layer *l) {
     (void)l;
     return UNIT_KEEPS_X;
 }
+/* Only the weight gradient reads x. */
+static int32_t x_for_weights(const struct rt_layer *l) { return has_weight_gradient(l) ? UNIT_KEEPS_X : 0; }
 static int32_t y_again(const struct rt_layer *l) {
     (void)l;
     return UNIT_KEEPS_Y;
@@ -177,7 +179,7 @@ static struct flop unit_flop(const struct rt_layer *l) {
 
 const struct rt_kind rt_kinds[NLAYERS] = {
     [LAYER_embedding] = {.flop = embedding_flop, .reads = tokens, .table = true, .init = init_embedding},
-    [LAYER_linear] = {.flop = product_flop, .keeps = x_again, .init = init_linear},
+    [LAYER_linear] = {.flop = product_flop, .keeps = x_for_weights, .init = init_linear},
     [LAYER_relu] = {.each = {1, 1, 0}, .keeps = y_again},
     [LAYER_gelu] = {.each = {26, 36, 0}, .keeps = x_again},
     [LAYER_silu] = {.each = {22, 27, 0}, .keeps = x_again},
@@ -214,7 +216,7 @@ const struct rt_kind rt_kinds[NLAYERS] = {
                     .brought = true,
                     .name = unit_name,
                     .init = init_declared},
-    [LAYER_unembedding] = {.flop = product_flop, .keeps = x_again, .table = true},
+    [LAYER_unembedding] = {.flop = product_flop, .keeps = x_for_weights, .table = true},
     [LAYER_cross_entropy] = {.each = {25, 0, 0}, .reads = targets, .stash = gradient, .work = losses},
     [LAYER_mse] = {.each = {5, 0, 0}, .reads = targets, .stash = gradient, .work = losses},
     [LAYER_mean_loss] = {.each = {2, 0, 0}, .reads = targets, .stash = gradient, .work = losses},
@@ -223,5 +225,7 @@ const struct rt_kind rt_kinds[NLAYERS] = {
 struct flop flop_of(const struct rt_layer *l) {
     const struct rt_kind *kind = rt_kind_of(l);
     double n = (double)l->rows * l->out;
-    return kind->flop ? kind->flop(l) : (struct flop){kind->each.f * n, kind->each.i * n, kind->each.w * n};
+    struct flop flop = kind->flop ? kind->flop(l) : (struct flop){kind->each.f * n, kind->each.i * n, kind->each.w * n};
+    flop.w = l->set == SET_FROZEN ? 0 : flop.w;
+    return flop;
 }

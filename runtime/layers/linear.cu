@@ -72,7 +72,8 @@ template <typename T> static void multiply_forward(const struct cuda_call *c) {
 }
 
 template <typename T> static void table_forward(const struct cuda_call *c) {
-    enqueue_product(c, FORWARD, {c->at->v, cuda_x<T>(c), cuda_at<T>(c, c->l->y), NULL, NULL, 0, NULL, 0});
+    enqueue_product(c, FORWARD,
+                    {layer_table(c->at, c->l), cuda_x<T>(c), cuda_at<T>(c, c->l->y), NULL, NULL, 0, NULL, 0});
 }
 
 /* ---- input gradient ---- */
@@ -84,7 +85,7 @@ template <typename T> static void input(const struct cuda_call *c) {
     enqueue_product(c, INPUT, input_operands<T>(c, cuda_w<T>(c)));
 }
 template <typename T> static void table_input(const struct cuda_call *c) {
-    enqueue_product(c, INPUT, input_operands<T>(c, c->at->v));
+    enqueue_product(c, INPUT, input_operands<T>(c, layer_table(c->at, c->l)));
 }
 
 /* ---- weight gradient ---- */

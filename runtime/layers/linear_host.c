@@ -1,6 +1,6 @@
 /* The linear layer, y = x W + bias: one matrix product each way. The layer's parameters are W, in x out, then the bias.
  * A layer with no room for a bias has none (models on integers, see data.c). Also the unembedding, y = x Eᵀ, whose E,
- * out x in, is the shared token table rather than a parameter of its own. */
+ * out x in, is the shared token table rather than a parameter of its own, or a copy of a frozen one. */
 #include "host.h"
 #include "product.h"
 #include <string.h>
@@ -41,14 +41,14 @@ static void linear_weight(const struct host_call *c) {
 
 static void unembedding_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
-    host_product((struct product){l->rows, l->out, l->in, .a = plain(host_x(c), l->in), .b = turned(c->at->v, l->in),
-                                  .c = host_at(c, l->y), .stride = l->out});
+    host_product((struct product){l->rows, l->out, l->in, .a = plain(host_x(c), l->in),
+                                  .b = turned(layer_table(c->at, l), l->in), .c = host_at(c, l->y), .stride = l->out});
 }
 
 static void unembedding_input(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     host_product((struct product){l->rows, l->in, l->out, .a = plain(host_at(c, l->dy), l->out),
-                                  .b = plain(c->at->v, l->in), .c = host_at(c, l->dx), .stride = l->in});
+                                  .b = plain(layer_table(c->at, l), l->in), .c = host_at(c, l->dx), .stride = l->in});
 }
 
 static void unembedding_weight(const struct host_call *c) {

@@ -3,6 +3,7 @@
 #include "parameters.h"
 #include "rank_run.h"
 #include "store/hash.h"
+#include "store/import.h"
 #include "store/named.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,13 +108,14 @@ static bool differ(const struct identity *identity, const struct identity *first
 
 /* Hashes the files that have a stage's frozen parameters, in the order of its layers. Returns false on error, with why.
  */
-static bool hash_frozen(const struct rt_stage *s, uint64_t *hash, char *why, size_t nwhy) {
+static bool hash_frozen(const struct rt_model *m, const struct rt_stage *s, uint64_t *hash, char *why, size_t nwhy) {
     const char *last = "";
     *hash = 1;
     for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++) {
-        if (frozen_elements(l) == 0 || strcmp(first_values(l), last) == 0)
+        const char *path = frozen_file(m, l);
+        if (!path || strcmp(path, last) == 0)
             continue;
-        last = first_values(l);
+        last = path;
         struct named_file *file = named_open(last, why, nwhy);
         if (!file)
             return false;
@@ -134,7 +136,7 @@ static void agree_on_frozen(struct rank_run *run) {
         rank_error(p, "no memory");
     for (int i = 0; i < p->rank->nfrozen && ok; i++) {
         int s = p->rank->frozen[i].stage;
-        ok = hash_frozen(&p->stage[s], &mine[s], why, sizeof why);
+        ok = hash_frozen(p->model, &p->stage[s], &mine[s], why, sizeof why);
     }
     world_verdict(&run->world, ok, why);
     run->world.all(run->world.link, mine, all, n * sizeof *mine);
@@ -144,7 +146,7 @@ static void agree_on_frozen(struct rank_run *run) {
             if (hash != 0 && first < size && hash != all[first * n + s])
                 snprintf(why, sizeof why,
                          "rank %zu has other frozen parameters of stage %zu than rank %zu; give all ranks the same "
-                         "file as the unit's 'data'",
+                         "file as the layer's 'data'",
                          r, s, first);
             first = hash != 0 && first == size ? r : first;
         }

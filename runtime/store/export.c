@@ -69,9 +69,9 @@ static bool list_stage(struct pieces *all, const struct rt_model *m, const struc
     for (int i = 0; i < stage->s->nlayers; i++) {
         const struct rt_layer *l = &stage->s->layer[i];
         const struct rt_parameters of =
-            piece.frozen ? frozen_parameters_of(l) : parameters_of(m, l, shared_table(m, l) > 0);
+            piece.frozen ? frozen_parameters_of(m, l) : parameters_of(m, l, shared_table(m, l) > 0);
         piece.at = (piece.frozen ? l->frozen : l->param) / precision_bytes(m->precision);
-        if (l->set != SET_OWN)
+        if (copies_table(l) || (l->set != SET_OWN && !(piece.frozen && l->set == SET_FROZEN)))
             continue;
         bool table = of.n > 0 && strcmp(of.at[0].name, "position") == 0; /* the tokens are a set of their own */
         for (int k = 0; k < of.n; piece.at += of.at[k].count, k++) {
@@ -110,7 +110,8 @@ static void write_named_piece(struct durable *out, const struct piece *piece, co
                           (size_t)(whole ? piece->rows * piece->n : piece->n) * sizeof *w);
 }
 
-/* Returns a piece's weights: the stage's trained ones from the checkpoint, or its frozen ones from its units' files. */
+/* Returns a piece's weights: the stage's trained ones from the checkpoint, or its frozen ones from its layers' files.
+ */
 static float *weights_with(const struct export *what, const struct piece *piece, const struct durable *out) {
     const struct rt_stage *s = what->stage[piece->stage].s;
     if (!piece->frozen)

@@ -27,7 +27,7 @@ struct import {
     const struct rt_model *m;
     char *why;
     size_t nwhy;
-    struct named_file **own; /* the file of a unit's own that was opened last; NULL: none yet */
+    struct named_file **own; /* the file of a layer's own that was opened last; NULL: none yet */
 };
 
 static bool say(const struct import *im, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -245,7 +245,7 @@ static bool is_table(const struct named_list *all, const struct named *tensor) {
     return false;
 }
 
-/* ---- a unit's own file ---- */
+/* ---- a layer's own file ---- */
 
 /* Returns whether the first values of a layer's trained parameters are in its unit's own file, and not in the model's.
  */
@@ -255,7 +255,7 @@ static bool has_own_file(const struct rt_model *m, const struct rt_layer *l, con
     return first_values(l) && l->nparam > 0 && !named;
 }
 
-/* Opens a unit's own file. Layers that follow each other often have the same. */
+/* Opens a layer's own file. Layers that follow each other often have the same. */
 static bool open_own_file(const struct import *im, const char *path) {
     if (*im->own && strcmp(named_path(*im->own), path) == 0)
         return true;
@@ -302,13 +302,33 @@ static struct named *find_own_tensor(const struct import *im, const struct rt_la
     return NULL;
 }
 
+/* Returns the same import from a layer's own file, or from none if it cannot be opened. */
+static struct import from_own_file(const struct import *im, const char *path) {
+    struct import own = *im;
+    own.file = open_own_file(im, path) ? *im->own : NULL;
+    return own;
+}
+
+/* Sets the parameters of a frozen layer that is no unit. */
+static bool set_frozen_layer(const struct import *im, const struct rt_layer *l, float *w) {
+    const struct import own = from_own_file(im, frozen_file(im->m, l));
+    const struct rt_parameters all = frozen_parameters_of(im->m, l);
+    for (int i = 0; i < all.n; w += all.at[i++].count)
+        if (!own.file || !read_parameter(&own, l, &all.at[i], i, w))
+            return false;
+    return true;
+}
+
 /* Sets the trained parameters that units' own files hold, or else the frozen ones, which these files always hold. */
 static bool read_own_files(const struct import *im, const struct rt_stage *s, bool frozen, float *w) {
     for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++) {
         float *to = w + (frozen ? l->frozen : l->param) / precision_bytes(im->m->precision);
         struct rt_parameters all = {.n = 0};
-        if (frozen)
-            all = frozen_parameters_of(l);
+        if (frozen && l->set == SET_FROZEN) {
+            if (!set_frozen_layer(im, l, to))
+                return false;
+        } else if (frozen)
+            all = frozen_parameters_of(im->m, l);
         else if (l->set == SET_OWN && has_own_file(im->m, l, im->file))
             all = parameters_of(im->m, l, false);
         for (int i = 0; i < all.n; to += all.at[i++].count) {
@@ -321,9 +341,45 @@ static bool read_own_files(const struct import *im, const struct rt_stage *s, bo
     return true;
 }
 
-/* Checks that the model's file has no other values for a layer's frozen parameters than the unit's own file. */
+/* Returns whether the model's file has the same values for a frozen parameter as the layer's own file, or none. Marks
+ * its tensors as used. */
+static bool same_frozen(const struct import *im, const struct import *own, const struct rt_layer *l,
+                        const struct rt_parameter *p, int i) {
+    struct published names;
+    char unused[256];
+    const struct layer_parameter of = {l, i, *p};
+    if (!published_names(im->m, &of, named_is_gguf(im->file), &names, unused, sizeof unused))
+        return true;
+    for (int k = 0; k < names.n; k++)
+        if (!find_headless(im->file, names.part[k].name))
+            return true;
+    float *here = malloc(2 * (size_t)p->count * sizeof *here), *there = here + p->count;
+    bool ok = here ? check_parameter(im, l, p, i, NULL) && read_parameter(im, l, p, i, here) &&
+                         read_parameter(own, l, p, i, there)
+                   : say(im, "%s: no memory", named_path(im->file));
+    if (ok && memcmp(here, there, (size_t)p->count * sizeof *here) != 0)
+        ok = say(im,
+                 "%s: tensor %s differs from the one in %s, where layer %d has its frozen parameters; name this file "
+                 "there as 'data', or take it off 'frozen'",
+                 named_path(im->file), names.part[0].name, named_path(own->file), l->index);
+    free(here);
+    return ok;
+}
+
+static bool check_frozen_layer(const struct import *im, const struct rt_layer *l) {
+    const struct import own = from_own_file(im, frozen_file(im->m, l));
+    const struct rt_parameters all = frozen_parameters_of(im->m, l);
+    bool ok = own.file;
+    for (int i = 0; i < all.n && ok; i++)
+        ok = same_frozen(im, &own, l, &all.at[i], i);
+    return ok;
+}
+
+/* Checks that the model's file has no other values for a layer's frozen parameters than the layer's own file. */
 static bool check_frozen(const struct import *im, const struct rt_layer *l) {
-    const struct rt_parameters all = frozen_parameters_of(l);
+    if (l->set == SET_FROZEN)
+        return check_frozen_layer(im, l);
+    const struct rt_parameters all = frozen_parameters_of(im->m, l);
     struct published names;
     for (int i = 0; i < all.n; i++) {
         const char *name = named_is_gguf(im->file) ? NULL : full_name(im, l, &all.at[i], &names);
@@ -402,6 +458,12 @@ bool first_weights(struct named_file *file, uint64_t seed, const struct rt_model
     bool ok = (!file || read_file_weights(&im, s, w)) && read_own_files(&im, s, false, w);
     close_own_file(&im);
     return ok;
+}
+
+const char *frozen_file(const struct rt_model *m, const struct rt_layer *l) {
+    if (l->set == SET_FROZEN)
+        return m->names[l->index].data;
+    return frozen_elements(l) > 0 ? first_values(l) : NULL;
 }
 
 bool frozen_weights(const struct rt_model *m, const struct rt_stage *s, float *w, char *why, size_t nwhy) {

@@ -10,7 +10,8 @@
  *
  * A unit's parameters keep their own names and layout, after the layer's name and a dot, or alone if the layer's name
  * is empty. A unit may instead name a file of its own, with tensors by these names, or by the parameters' own. Frozen
- * parameters are always there; the model's file may have them too, with the same values.
+ * parameters are always there; the model's file may have them too, with the same values. Other frozen layers name a
+ * file, which has their parameters under the layer's name.
  *
  * A name in a file may lack its first part, up to the first dot: models without their head, such as GPT-2, are saved
  * this way. Shapes must be the same. */
@@ -34,6 +35,8 @@ bool import_differs(struct named_file *file, const char *from, const struct name
  * NULL. */
 bool first_weights(struct named_file *file, uint64_t seed, const struct rt_model *m, const struct rt_stage *s, float *w,
                    char *why, size_t nwhy);
-/* Sets a stage's frozen parameters, from their units' own files. */
+/* Returns the file with a layer's frozen parameters, or NULL if it has none. */
+const char *frozen_file(const struct rt_model *m, const struct rt_layer *l);
+/* Sets a stage's frozen parameters, from their layers' own files. */
 bool frozen_weights(const struct rt_model *m, const struct rt_stage *s, float *w, char *why, size_t nwhy);
 #endif

@@ -309,7 +309,7 @@ static bool compare_stage(struct trial *t, struct unit_slope *slope, int *n) {
     bool ok = true;
     for (const struct rt_layer *l = t->stage->layer; ok && l < t->stage->layer + t->stage->nlayers; l++) {
         const int64_t table = shared_table(t->m, l), from = t->stage->weight / 4;
-        ok = l->nparam == 0 || compare_parameters(t, l, l->param / 4, slope, n);
+        ok = !has_weight_gradient(l) || compare_parameters(t, l, l->param / 4, slope, n);
         if (!ok || table == 0)
             continue;
         slope[*n].name = "token";

@@ -30,10 +30,11 @@ def shuffled(place, n, key):
             return place
 
 
-def microbatches(path, context, rows, seed=1, labels=None):
-    """Yields the tokens and targets of each microbatch of a training on a file of bytes. labels: other
-    targets."""
-    data = torch.frombuffer(bytearray(open(path, "rb").read()), dtype=torch.uint8).long()
+def microbatches(data, context, rows, seed=1, labels=None):
+    """Yields the tokens and targets of each microbatch of a training on tokens, or on a file of bytes.
+    labels: other targets."""
+    if not isinstance(data, torch.Tensor):
+        data = torch.frombuffer(bytearray(open(data, "rb").read()), dtype=torch.uint8).long()
     labels = data if labels is None else labels
     n = (len(data) - 1) // context
     for first in itertools.count(0, rows):
@@ -43,16 +44,17 @@ def microbatches(path, context, rows, seed=1, labels=None):
         )
 
 
-def train(model, data, steps, batches, lr, logits=lambda out: getattr(out, "logits", out)):
+def train(model, data, steps, batches, lr, betas=(0.9, 0.999)):
     """Trains with AdamW without decay. Returns each step's loss: the mean over the targets of all its
     microbatches, without negative targets."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=betas, eps=1e-8, weight_decay=0.0)
     losses = []
     for _ in range(steps):
         step = list(itertools.islice(data, batches))
         count, total = sum(int((targets >= 0).sum()) for _, targets in step), 0.0
         for tokens, targets in step:
-            out = logits(model(tokens)).flatten(0, 1)
+            out = model(tokens)
+            out = getattr(out, "logits", out).flatten(0, 1)
             loss = (
                 torch.nn.functional.cross_entropy(out, targets.flatten(), ignore_index=-100, reduction="sum")
                 / count

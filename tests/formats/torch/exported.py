@@ -25,6 +25,7 @@ from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
 from eager import microbatches, train
 from judge import expect, finish
+from low_rank import low_rank
 from pianola_export import export
 from small_gpt import SmallGPT
 
@@ -120,10 +121,23 @@ def adapted():
     return model
 
 
+def lora():
+    """The small GPT, of which only adapters are trained: the token table and the output layer are frozen, too."""
+    return low_rank(SmallGPT(), ["qkv", "up"])
+
+
+def lora_llama():
+    """A Llama whose token table, frozen, is also its output matrix."""
+    config = T.LlamaConfig(**grouped, tie_word_embeddings=True)
+    return low_rank(T.LlamaForCausalLM(config), ["q_proj", "v_proj"])
+
+
 MODELS = {
     "small GPT": (SmallGPT, "blocks"),
     "unusual": (Unusual, "blocks"),
     "frozen": (adapted, "blocks"),
+    "LoRA": (lora, "blocks"),
+    "LoRA, tied": (lora_llama, "model.layers"),
     "dropout": (Dropping, "blocks"),
     "Llama": of("LlamaForCausalLM", **grouped),
     "Llama, tied": of("LlamaForCausalLM", **grouped, tie_word_embeddings=True),
@@ -278,6 +292,8 @@ def check(name, make, layers, folder):
         expect(f"{name}: gradients against differences", "error" not in checked, checked)
     if name == "BERT":
         check_labels(name, make, layers, folder)
+    if make in (lora, lora_llama):
+        check_frozen(name, model, folder)
     if make is SmallGPT:
         check_ranks(name, folder)
         check_back(name, folder)
@@ -344,6 +360,31 @@ def check_ranks(name, folder):
     os.rename(f"{folder}/away", f"{folder}/units")
     good = all(r.returncode == 0 for r in ranks) and json.loads(said[0][0])["weights"] == must
     expect(f"{name}: ranks as processes train to the bits of `run`", good, said[0][1][-500:])
+
+
+def check_frozen(name, model, folder):
+    """Exports a trained model's weights: frozen ones have the bits that they had, the others have not."""
+    saved, flags = f"{folder}/saved", ["--model", f"{folder}/model.lua"]
+    run(
+        "run",
+        str(ROOT / "schedules/zbv.lua"),
+        *flags,
+        "--data",
+        DATA,
+        "--weights",
+        f"{folder}/model.safetensors",
+        "--steps",
+        "3",
+        "--checkpoint",
+        saved,
+    )
+    run("export-weights", saved, "--names", "hf", *flags, "-o", f"{folder}/back")
+    first, last = (load_file(f"{folder}/{where}model.safetensors") for where in ("", "back/"))
+    expect(f"{name}: exports all parameters", first.keys() == last.keys(), first.keys() ^ last.keys())
+    for n, p in model.named_parameters():
+        if n in first and n in last:
+            same = torch.equal(first[n], last[n])
+            expect(f"{name}: {n} is {'trained' if p.requires_grad else 'frozen'}", same != p.requires_grad, same)
 
 
 def check_back(name, folder):

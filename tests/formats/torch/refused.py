@@ -236,22 +236,19 @@ def shared():
     return model
 
 
-def frozen():
-    model = Model()
-    model.tokens.weight.requires_grad_(False)
-    return model
-
-
 def double():
     model = Model(Double)
     model.norm = Single()
     return model
 
 
-def frozen_bias():
-    model = Model()
-    model.head.bias.requires_grad_(False)
-    return model
+def frozen_part(name):
+    def make():
+        model = Model()
+        model.head.get_parameter(name).requires_grad_(False)
+        return model
+
+    return make
 
 
 def dictionary(model):
@@ -315,11 +312,6 @@ CASES = {
     ),
     "no logits": (lambda: dictionary(Model()), "layers", "returns a dict without logits"),
     "a shared parameter": (shared, "layers", "layers.1: parameter weight is also layers.0's"),
-    "a frozen token table": (
-        frozen,
-        "layers",
-        "tokens.weight is frozen, but the token table, the output matrix and its bias are always trained",
-    ),
     "a name of one letter": (
         lambda: Model(lambda: Odd("g", 16)),
         "layers",
@@ -366,7 +358,12 @@ CASES = {
         "layers",
         "head: parameter head.weight is also the output matrix's",
     ),
-    "a frozen output bias": (frozen_bias, "layers", "head.bias is frozen"),
+    "a frozen output bias": (frozen_part("bias"), "layers", "head.bias is frozen, but not all of the output"),
+    "a frozen output matrix with a trained bias": (
+        frozen_part("weight"),
+        "layers",
+        "head.weight is frozen, but not all of the output",
+    ),
     "a number that the model sets for each layer": (
         Numbered,
         "layers",

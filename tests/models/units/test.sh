@@ -420,7 +420,7 @@ copies() { # FILE: what ranks say if rank 1 reads that file
     cat "$room/ranks0" "$room/ranks1" | grep -o 'error: .*\|^training: step 1/1'
 }
 expect "the same frozen parameters" "training: step 1/1" "$(copies own)"
-expect "other ones" "error: rank 1 has other frozen parameters of stage 1 than rank 0; give all ranks the same file as the unit's 'data'" "$(copies same)"
+expect "other ones" "error: rank 1 has other frozen parameters of stage 1 than rank 0; give all ranks the same file as the layer's 'data'" "$(copies same)"
 
 # ---- ranks with inputs ----
 "$PIANOLA" compile schedules/1f1b.lua -D workers=2 "${where[@]}" -o "$room/reading" >/dev/null && make -s -C "$room/reading"

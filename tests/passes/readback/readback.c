@@ -107,8 +107,9 @@ static void check_model(const struct rt_model *a, const struct rt_model *b, int 
     if (alike)
         check_inputs(a, b);
     for (int l = 0; a->names && b->names && l < nlayers; l++) {
-        const char *one[] = {a->names[l].hf, a->names[l].gguf}, *other[] = {b->names[l].hf, b->names[l].gguf};
-        for (int i = 0; i < 2; i++)
+        const struct rt_names *x = &a->names[l], *y = &b->names[l];
+        const char *one[] = {x->hf, x->gguf, x->data}, *other[] = {y->hf, y->gguf, y->data};
+        for (int i = 0; i < 3; i++)
             check(!one[i] || !other[i] ? one[i] == other[i] : !strcmp(one[i], other[i]), "names of layer", l);
     }
 }
