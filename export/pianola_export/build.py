@@ -255,15 +255,16 @@ class Builder:
     def precompile(self):
         """Compiles PyTorch's headers, which takes longer than a unit. Returns the folder, which later exports
         find."""
-        header = (HERE / "graph.hpp").read_bytes()
+        headers = {name: (HERE / name).read_bytes() for name in ("graph.hpp", "sleef.hpp")}
         key = hashlib.sha256(
-            repr((header, self.flags, torch.__version__, command("g++", "--version"))).encode()
+            repr((headers, self.flags, torch.__version__, command("g++", "--version"))).encode()
         )
         folder = pathlib.Path(cache_dir()) / f"pianola-{key.hexdigest()[:16]}"
         if not (folder / "graph.hpp.gch").exists():
             folder.mkdir(parents=True, exist_ok=True)
             new = folder / f"graph.{os.getpid()}.gch"
-            (folder / "graph.hpp").write_bytes(header)
+            for name, header in headers.items():
+                (folder / name).write_bytes(header)
             command("g++", *self.flags, "-x", "c++-header", "-o", str(new), str(folder / "graph.hpp"))
             os.replace(new, folder / "graph.hpp.gch")
         return folder

@@ -1,6 +1,4 @@
-// The code around AOTInductor's graphs: a class for their run functions, a C function to call each, their constants, and
-// the vector functions of Sleef, which otherwise are in PyTorch's library.
-#include <cmath>
+// The code around AOTInductor's graphs: a class for their run functions, a C function to call each, and their constants.
 #include <cstdio>
 #include <torch/csrc/inductor/aoti_include/cpu.h>
 #include <torch/csrc/inductor/cpp_prefix.h>
@@ -76,61 +74,7 @@ AOTITorchError aoti_torch_cuda__scaled_dot_product_flash_attention_for_cpu_backw
     }
 
 #define CONSTANTS(name, file)                                                                                          \
-    __asm__(".section .rodata\n.balign 64\n.globl " #name "\n.type " #name                                             \
-            ", @object\n" #name ":\n.incbin \"" file "\"\n.byte 0\n.size " #name ", . - " #name "\n.previous\n");
+    __asm__(".section .rodata\n.balign 64\n.globl " #name "\n.type " #name ", @object\n" #name ":\n.incbin \"" file    \
+            "\"\n.byte 0\n.size " #name ", . - " #name "\n.previous\n");
 
-#ifdef __AVX2__
-#include <immintrin.h>
-#define EACH(n, load, store, call)                                                                               \
-    {                                                                                                                  \
-        float v[n];                                                                                                    \
-        store(v, x);                                                                                                   \
-        for (float &e : v)                                                                                             \
-            e = call;                                                                                                  \
-        return load(v);                                                                                                \
-    }
-#define ONE_8(name, f)                                                                                                 \
-    extern "C" __attribute__((visibility("hidden"))) __m256 Sleef_##name(__m256 x)                                     \
-        EACH(8, _mm256_loadu_ps, _mm256_storeu_ps, f(e))
-#ifdef __AVX512F__
-#define ONE_16(name, f)                                                                                                \
-    extern "C" __attribute__((visibility("hidden"))) __m512 Sleef_##name(__m512 x)                                     \
-        EACH(16, _mm512_loadu_ps, _mm512_storeu_ps, f(e))
-#else
-#define ONE_16(name, f)
-#endif
-#define SLEEF(f, end) ONE_8(f##f8_##end, std::f) ONE_16(f##f16_##end, std::f)
-SLEEF(exp, u10)
-SLEEF(expm1, u10)
-SLEEF(exp2, u10)
-SLEEF(log, u10)
-SLEEF(log1p, u10)
-SLEEF(log2, u10)
-SLEEF(log10, u10)
-SLEEF(tanh, u10)
-SLEEF(sinh, u10)
-SLEEF(cosh, u10)
-SLEEF(erf, u10)
-SLEEF(erfc, u15)
-SLEEF(sin, u35)
-SLEEF(cos, u35)
-SLEEF(sin, u10)
-SLEEF(cos, u10)
-SLEEF(tan, u10)
-SLEEF(atan, u10)
-SLEEF(asin, u10)
-SLEEF(acos, u10)
-#define POW(n, type, load, store)                                                                                      \
-    extern "C" __attribute__((visibility("hidden"))) type Sleef_powf##n##_u10(type x, type y) {                        \
-        float a[n], b[n];                                                                                              \
-        store(a, x);                                                                                                   \
-        store(b, y);                                                                                                   \
-        for (int i = 0; i < n; i++)                                                                                    \
-            a[i] = std::pow(a[i], b[i]);                                                                               \
-        return load(a);                                                                                                \
-    }
-POW(8, __m256, _mm256_loadu_ps, _mm256_storeu_ps)
-#ifdef __AVX512F__
-POW(16, __m512, _mm512_loadu_ps, _mm512_storeu_ps)
-#endif
-#endif
+#include "sleef.hpp"

@@ -372,15 +372,19 @@ void aoti_copy(handle to, const struct aoti_tensor *from) {
         return;
     }
     const int64_t n = aoti_elements(to), bytes = aoti_element_bytes(to->dtype);
-    int64_t at[AOTI_DIMS] = {0};
-    for (int64_t k = 0; k < n; k++) {
+    int64_t at[AOTI_DIMS] = {0}, run = 1; /* elements that lie side by side in both */
+    int32_t outer = to->dims;
+    for (; n > 0 && outer > 0; run *= to->size[--outer])
+        if (to->size[outer - 1] > 1 && (to->stride[outer - 1] != run || from->stride[outer - 1] != run))
+            break;
+    for (int64_t k = 0; k < n; k += run) {
         int64_t i = 0, j = 0;
-        for (int32_t d = 0; d < to->dims; d++) {
+        for (int32_t d = 0; d < outer; d++) {
             i += at[d] * to->stride[d];
             j += at[d] * from->stride[d];
         }
-        memcpy(to->data + i * bytes, from->data + j * bytes, (size_t)bytes);
-        for (int32_t d = to->dims - 1; d >= 0 && ++at[d] == to->size[d]; d--)
+        memcpy(to->data + i * bytes, from->data + j * bytes, (size_t)(run * bytes));
+        for (int32_t d = outer - 1; d >= 0 && ++at[d] == to->size[d]; d--)
             at[d] = 0;
     }
 }

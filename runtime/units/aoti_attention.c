@@ -53,16 +53,26 @@ static struct grid head_rows(const struct aoti_tensor *t, int64_t batch, int64_t
     return (struct grid){head_row(t, batch, head, first), t->stride[2], t->stride[3]};
 }
 
+static WIDE void scale_scores(float *row, int64_t n, float scale) {
+    for (int64_t j = 0; j < n; j++)
+        row[j] *= scale;
+}
+static WIDE void scale_and_mask(float *row, int64_t n, float scale, const float *mask) {
+    for (int64_t j = 0; j < n; j++)
+        row[j] = row[j] * scale + mask[j];
+}
+
 /* Scales the scores that a row may read, which are the first ones, and adds the mask. Returns their number. */
 static int64_t mask_row(const struct attention *a, const struct block *b, int64_t r, float *row) {
     const int64_t i = b->first + r, n = a->causal && i + 1 < b->keys ? i + 1 : b->keys;
-    for (int64_t j = 0; j < n; j++)
-        row[j] *= a->scale;
-    if (a->mask.dims > 0) {
-        const float *mask = head_row(&a->mask, b->batch, b->head, i);
-        for (int64_t j = 0; j < n; j++)
-            row[j] += mask[j * a->mask.stride[3]];
+    const float *mask = a->mask.dims > 0 ? head_row(&a->mask, b->batch, b->head, i) : NULL;
+    if (mask && a->mask.stride[3] == 1) {
+        scale_and_mask(row, n, a->scale, mask);
+        return n;
     }
+    scale_scores(row, n, a->scale);
+    for (int64_t j = 0; j < n && mask; j++)
+        row[j] += mask[j * a->mask.stride[3]];
     return n;
 }
 
@@ -72,25 +82,60 @@ static WIDE void relative_exponentials(float *row, int64_t n, float top) {
         row[j] = host_exp(row[j] - top);
 }
 
+static LANES_8 float largest_of(const float *row, int64_t n) {
+    float top[8] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY};
+    int64_t j = 0;
+    for (; j + 8 <= n; j += 8)
+        for (int k = 0; k < 8; k++)
+            top[k] = row[j + k] > top[k] ? row[j + k] : top[k];
+    for (; j < n; j++)
+        top[0] = row[j] > top[0] ? row[j] : top[0];
+    for (int k = 1; k < 8; k++)
+        top[0] = top[k] > top[0] ? top[k] : top[0];
+    return top[0];
+}
+static LANES_8 float sum_of_row(const float *row, int64_t n) { return host_sum(row, (int)n); }
+
 /* Turns a row of n scores into probabilities. Returns its log-sum-exp. A row that may read nothing is all 0. */
 static float softmax_row(float *row, int64_t n) {
-    float top = -INFINITY;
-    for (int64_t j = 0; j < n; j++)
-        top = row[j] > top ? row[j] : top;
+    const float top = largest_of(row, n);
     if (top == -INFINITY) {
         memset(row, 0, sizeof *row * (size_t)n);
         return INFINITY;
     }
     relative_exponentials(row, n, top);
-    const float sum = host_sum(row, (int)n), norm = 1 / sum;
-    for (int64_t j = 0; j < n; j++)
-        row[j] *= norm;
+    const float sum = sum_of_row(row, n);
+    scale_scores(row, n, 1 / sum);
     return top + logf(sum);
+}
+
+/* A number below this in a mask hides a key from a row: -infinity, or the least number of a type. */
+static const float HIDDEN = -1e30f;
+
+/* Returns the number of keys, at most n, up to the last one that the mask shows to a row of the block. If it hides all
+ * from a row, and not by -infinity, that row reads all keys alike. */
+static int64_t shown_keys(const struct attention *a, const struct block *b, int64_t n) {
+    const int64_t step = a->mask.stride[3];
+    int64_t most = 1;
+    for (int64_t r = 0; r < b->rows && most < n; r++) {
+        const float *mask = head_row(&a->mask, b->batch, b->head, b->first + r);
+        int64_t shown = 0, end = n;
+        while (shown < n && mask[shown * step] < HIDDEN)
+            shown++;
+        if (shown == n && mask[0] != -INFINITY)
+            return n;
+        while (end > most && mask[(end - 1) * step] < HIDDEN)
+            end--;
+        most = end;
+    }
+    return most;
 }
 
 static struct block block_of(const struct attention *a, int64_t batch, int64_t head, int64_t first) {
     const int64_t left = a->queries - first, rows = left < QUERIES ? left : QUERIES, end = first + rows;
-    return (struct block){batch, head, first, rows, a->causal && end < a->keys ? end : a->keys};
+    struct block b = {batch, head, first, rows, a->causal && end < a->keys ? end : a->keys};
+    b.keys = a->mask.dims > 0 ? shown_keys(a, &b, b.keys) : b.keys;
+    return b;
 }
 
 /* Returns memory for a block's scores. */
@@ -150,12 +195,16 @@ static WIDE void backward_row(float *p, float *dp, int64_t n, float lse, float d
     }
 }
 
+static LANES_8 float dot_of_rows(const float *a, const float *b, int64_t n) { return host_dot(a, b, (int)n); }
+
 /* Sums a row of the output, times its gradient. */
 static float delta_of(const struct attention *a, const struct block *b, int64_t r, const struct aoti_tensor *out,
                       const struct aoti_tensor *dout) {
     const float *o = head_row(out, b->batch, b->head, b->first + r),
                 *d = head_row(dout, b->batch, b->head, b->first + r);
     float sum = 0;
+    if (out->stride[3] == 1 && dout->stride[3] == 1)
+        return dot_of_rows(o, d, a->columns);
     for (int64_t j = 0; j < a->columns; j++)
         sum += o[j * out->stride[3]] * d[j * dout->stride[3]];
     return sum;

@@ -2,6 +2,7 @@
 #include "store/hash.h"
 #include "units/aoti.h"
 #include <criterion/criterion.h>
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -27,10 +28,13 @@ int32_t aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu_backward(hand
                                                                             handle *, handle *, handle *);
 
 enum { BATCHES = 2, HEADS = 4, KEY_HEADS = 2, QUERIES = 70, COLUMNS = 5 };
-/* How attention is called in a case, and with how many keys. */
+/* How attention is called in a case, and with how many keys. A mask hides keys at random, or those after the row by
+ * -infinity or by the least float. */
+enum { NOTHING, RANDOM, AFTER, AFTER_LEAST };
 static struct attention_case {
     int keys;
-    bool causal, masked;
+    bool causal;
+    int masked;
     double scale;
 } now;
 static float memory[8 * BATCHES * HEADS * QUERIES * 2 * COLUMNS];
@@ -103,8 +107,10 @@ static int attends(handle *in, handle *out) {
     const int64_t size[] = {BATCHES, 1, QUERIES, now.keys}, stride[] = {0, 0, now.keys, 1};
     (void)out;
     aoti_torch__reinterpret_tensor(in[0], 4, size, stride, 4 * (int64_t)(sizeof memory / 4 / 8), &t[4]);
-    for (int i = 0; i < QUERIES * now.keys; i++) /* the first row reads nothing */
-        floats(t[4])[i] = i < now.keys || i % 3 == 1 ? -INFINITY : drawn(9, i);
+    for (int i = 0; i < QUERIES * now.keys; i++) { /* at random, the first row reads nothing */
+        const bool hides = now.masked == RANDOM ? i < now.keys || i % 3 == 1 : i % now.keys > i / now.keys;
+        floats(t[4])[i] = !hides ? drawn(9, i) : now.masked == AFTER_LEAST ? -FLT_MAX : -INFINITY;
+    }
     aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu(t[0], t[1], t[2], 0, now.causal,
                                                                now.masked ? &t[4] : NULL, &now.scale, &t[5], &t[6]);
     aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu_backward(
@@ -124,9 +130,10 @@ static int attends(handle *in, handle *out) {
 }
 
 Test(aoti_attention, values_and_gradients) {
-    static const struct attention_case cases[] = {{QUERIES, false, false, 0.5}, {QUERIES, true, false, 0.5},
-                                                  {QUERIES, false, true, 1},    {QUERIES, true, true, 0.25},
-                                                  {11, false, false, 0.5},      {90, true, false, 0.5}};
+    static const struct attention_case cases[] = {
+        {QUERIES, false, NOTHING, 0.5}, {QUERIES, true, NOTHING, 0.5}, {QUERIES, false, RANDOM, 1},
+        {QUERIES, true, RANDOM, 0.25},  {11, false, NOTHING, 0.5},     {90, true, NOTHING, 0.5},
+        {QUERIES, false, AFTER, 0.5},   {90, false, AFTER_LEAST, 0.5}, {11, false, AFTER, 0.5}};
     static _Alignas(64) char room[1 << 20];
     const struct aoti_input in = {{AOTI_X, 0}, FLOAT, 1, {sizeof memory / 4}, {1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -361,6 +361,14 @@ sed 's/^  optimizer/  precision = "bf16",\n&/' $small >"$room/small.lua"
 expect "bf16" "$room/small.lua:6: error: units compute in fp32: leave out the model's precision = \"bf16\"" \
     "$("$PIANOLA" check schedules/1f1b.lua -D workers=2 --model "$room/small.lua" 2>&1 | head -1)"
 
+# ---- the exporter's vector functions, whatever this processor has ----
+for level in avx2:x86-64-v3 avx512f:x86-64-v4; do
+    if grep -qm1 "\b${level%:*}\b" /proc/cpuinfo; then
+        g++ -std=c++20 -O2 -ffp-contract=off -march=${level#*:} -o "$room/sleef" tests/models/units/sleef.cpp
+        expect "e^x, ${level#*:}" "within an ulp" "$("$room/sleef" 2>/dev/null)"
+    fi
+done
+
 # ---- GPUs: on the stand-in, and compiled by nvcc where it is ----
 on_gpu() { NVCC="tests/models/units/nvcc.sh $BROKEN" PIANOLA_CUDA=build/standin/libpianola-cuda.so timeout 300 "$PIANOLA" run "$@" --device cuda 2>&1; }
 if [ -f build/standin/libpianola-cuda.so ]; then
