@@ -268,7 +268,7 @@ $(SMOLLM):
 # default run, since this installs it. PYTHON names an interpreter that has it; otherwise pip installs it as configured.
 # Any build will do; the CPU one is the smallest.
 PYTHON ?= build/torch/bin/python
-demo-torch bench-torch test-torch test-export test-tokens: PACKAGES += python3-venv
+demo-torch bench-torch bench-finetune test-torch test-export test-finetune test-tokens: PACKAGES += python3-venv
 build/torch/bin/python build/tokens/bin/python: | deps
 build/torch/bin/python:
 	python3 -m venv build/torch
@@ -294,6 +294,14 @@ test-export-cuda: build/devil.txt $(PYTHON)
 	@$(MAKE_ALL) build/pianola standin
 	@[ ! -e /dev/nvidiactl ] || $(MAKE_ALL) gpu
 	@OMP_NUM_THREADS=1 timeout 3600 $(PYTHON) tests/formats/torch/exported_cuda.py build/pianola build/devil.txt
+# A published model, exported and fine-tuned: its losses, and its speed beside our own layers and PyTorch's pipelining.
+# FINETUNE: the number of its layers to use; empty: all 30.
+FINETUNE ?= 8
+test-finetune: build/pianola build/devil.txt $(SMOLLM) $(PYTHON)
+	@HF_HUB_OFFLINE=1 timeout 3600 $(PYTHON) tests/formats/torch/finetuned.py build/pianola $(SMOLLM) build/devil.txt $(FINETUNE)
+bench-finetune: deps $(PYTHON)
+	@$(MAKE_ALL) build/pianola runtime build/devil.txt $(SMOLLM)
+	@HF_HUB_OFFLINE=1 timeout 3600 $(PYTHON) tests/formats/torch/finetuned.py speed build/pianola $(SMOLLM) build/devil.txt $(FINETUNE)
 # The library that tokenizers are made for, on the same texts, with SmolLM2's real one (100 MB).
 build/tokens/bin/python:
 	python3 -m venv build/tokens
@@ -387,4 +395,4 @@ format:
 	git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | grep -v ^generated/ | xargs clang-format -i
 clean:
 	rm -rf build
-.PHONY: gpu standin runtime deps units test test-quick test-kill test-torch test-export test-export-cuda test-tokens test-ptx floors bench bench-torch fuzzers fuzz mutants bless asan tsan demo demo-smollm demo-torch install format clean
+.PHONY: gpu standin runtime deps units test test-quick test-kill test-torch test-export test-export-cuda test-finetune test-tokens test-ptx floors bench bench-torch bench-finetune fuzzers fuzz mutants bless asan tsan demo demo-smollm demo-torch install format clean

@@ -240,7 +240,6 @@ function embedding(fields) end
 ---@field hf? string
 ---The same in GGUF files.
 ---@field gguf? string
----Whether its parameters are not trained. They are then in the file `data`, under its name. Default: false.
 ---@field frozen? boolean
 ---@field data? string
 
@@ -351,7 +350,6 @@ function rmsnorm(fields) end
 ---Its names in Hugging Face's safetensors files, without `.weight`: for queries, then after a semicolon for keys
 ---(schedules/weights.md, "Names of tensors").
 ---@field hf? string
----The same in GGUF files.
 ---@field gguf? string
 ---@field frozen? boolean
 ---@field data? string

@@ -150,9 +150,9 @@ def run(ranks, command):
 class Torch:
     """PyTorch's processes. They wait between rounds, because they take long to start."""
 
-    def __init__(self, ranks, size, room, environment):
+    def __init__(self, ranks, size, room, environment, script=__file__):
         port = free_port()
-        self.at = [subprocess.Popen([sys.executable, __file__, "--rank", str(r), str(ranks), size, room, str(port)],
+        self.at = [subprocess.Popen([sys.executable, script, "--rank", str(r), str(ranks), size, room, str(port)],
                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                     env=os.environ | {"OMP_NUM_THREADS": "1"} | environment) for r in range(ranks)]
 
