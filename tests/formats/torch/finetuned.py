@@ -134,20 +134,18 @@ def check(pianola, gguf, text, layers=None):
 
 
 def shares(layers, ranks):
-    """Returns where each rank's layers begin and end, such that the costliest rank costs least. The last one
+    """Returns where each rank's layers begin and end, such that the ranks cost about the same. The last one
     also has the output matrix."""
-    each = (layers + HEAD + ranks - 1) // ranks
-    ends = [min(each * (r + 1), layers) for r in range(ranks)]
-    ends[-1] = layers
-    return list(zip([0, *ends[:-1]], ends))
+    rest = layers - max(0, round((layers + HEAD) / ranks) - HEAD)
+    ends = [rest * r // (ranks - 1) for r in range(ranks)] + [layers]
+    return list(zip(ends[:-1], ends[1:]))
 
 
 class Stage(nn.Module):
-    def __init__(self, model, first, last):
+    def __init__(self, model, first, last, ends):
         super().__init__()
         self.embed = model.model.embed_tokens if first == 0 else None
         self.layers, self.rotary = model.model.layers[first:last], model.model.rotary_emb
-        ends = last == len(model.model.layers)
         self.norm, self.head = (model.model.norm, model.lm_head) if ends else (None, None)
         self.table = self.embed.weight if self.embed else self.head.weight if ends else None
 
@@ -169,7 +167,7 @@ def rank_of_torch(rank, ranks, layers, room, port):
     torch.set_num_threads(1)
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(f"{room}/config"), dtype=torch.float32)
     model.load_state_dict(load_file(f"{room}/units/model.safetensors"), strict=False)
-    stage = Stage(model, *shares(layers, ranks)[rank])
+    stage = Stage(model, *shares(layers, ranks)[rank], rank == ranks - 1)
     ids = torch.from_numpy(numpy.fromfile(f"{room}/data.txt", numpy.uint16, offset=1024).astype(numpy.int64))
     x, target = ids[:-1].view(-1, CONTEXT), ids[1:].view(-1, CONTEXT)
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=ranks)
