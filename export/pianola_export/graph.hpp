@@ -1,4 +1,5 @@
-// The code around AOTInductor's graphs: a class for their run functions, a C function to call each, and their constants.
+// The code around AOTInductor's graphs: a class for their run functions, a C function to call each, and their
+// constants.
 #include <cstdio>
 #include <torch/csrc/inductor/aoti_include/cpu.h>
 #include <torch/csrc/inductor/cpp_prefix.h>
