@@ -16,14 +16,19 @@ static bool begins(const char *s, const char *with) { return strncmp(s, with, st
 static bool is_streams(const char *s) { return begins(s, "pianola "); }
 static bool is_timeline(const char *s) { return begins(s, "rank\tlane\t") || begins(s, "step\trank\t"); }
 
-/* Returns the unit of a compiled folder's times from its report.json, for timelines that name none; NULL if unknown. */
-static const char *unit_of(const char *path) {
+/* Returns the unit of a compiled folder's times from its report, for timelines that name none; NULL if unknown. */
+static const char *unit_of(const char *report) {
     static const char *const unit[] = {"F", "FLOP", "s"};
-    const char *report = access(path, R_OK) == 0 ? file_text(path) : "";
     for (int i = 0; i < 3; i++)
         if (strstr(report, format("\"unit\": \"%s\"", unit[i])))
             return unit[i];
     return NULL;
+}
+
+/* Returns after how long a folder's schedule can begin again, from its report; 0 if unknown. */
+static double period_of(const char *report) {
+    const char *at = strstr(report, "\n  \"period\": ");
+    return at ? fmax(strtod(at + strlen("\n  \"period\": "), NULL), 0) : 0;
 }
 
 static struct side *load_folder(const char *path) {
@@ -33,8 +38,10 @@ static struct side *load_folder(const char *path) {
     struct side *side = side_of_program(path, read_text(streams, file_text(streams)), NULL);
     if (access(times, R_OK) == 0)
         side_times(side, times, read_tsv(times, file_text(times)), "compile both again");
+    const char *file = format("%s/report.json", path), *report = access(file, R_OK) == 0 ? file_text(file) : "";
     if (!side->unit)
-        side->unit = unit_of(format("%s/report.json", path));
+        side->unit = unit_of(report);
+    side->step.period = side->p->period ? 0 : period_of(report);
     return side;
 }
 

@@ -236,8 +236,9 @@ static int by_effect(const void *x, const void *y) {
     const struct diff_cause *a = x, *b = y;
     if (llabs(a->effect) != llabs(b->effect))
         return llabs(a->effect) > llabs(b->effect) ? -1 : 1;
-    if (is_message(a->op) != is_message(b->op))
-        return is_message(a->op) ? 1 : -1;
+    bool moves = a->op >= 0 && is_message(a->op), also = b->op >= 0 && is_message(b->op); /* op -1: of all kinds */
+    if (moves != also)
+        return moves ? 1 : -1;
     if (a->class != b->class)
         return a->class < b->class ? -1 : 1;
     return a->op != b->op ? a->op - b->op : a->rank - b->rank;

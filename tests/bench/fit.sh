@@ -63,7 +63,7 @@ for ((i = 0; i < ${#schedules[@]}; i++)); do
     for ((j = i + 1; j < ${#schedules[@]}; j++)); do
         a=${schedules[i]} b=${schedules[j]}
         sign=$(awk -v x="$(figure makespan "$room/$a.json")" -v y="$(figure makespan "$room/$b.json")" \
-            'BEGIN { r = x / y; print r > 1.05 ? 1 : r < 1 / 1.05 ? -1 : 0 }')
+            'BEGIN { r = x / y; print (r > 1.05 ? 1 : r < 1 / 1.05 ? -1 : 0) }')
         ((sign != 0 && pairs < ${PAIRS:-40})) || continue
         : >"$room/a" && : >"$room/b"
         for turn in 1 2 3; do

@@ -39,7 +39,7 @@ expect "more room does not help" 39 "$("$PIANOLA" optimal $caps -D caps=99 "${la
 
 # No schedule lies below the curve of its own jobs. Takes makespans and peaks from `show`.
 for script in schedules/*.lua; do
-    [[ $(points "$script" --time 0.3) != *"searched"* ]] || continue
+    [[ $(points "$script" --time 1) != *"searched"* ]] || continue
     expect "$script: on its curve or above it" "" "$(python3 - "$room/json" "$(figure makespan "$script")" \
         "$(ranks peak_activations "$script")" 2>&1 <<'PY'
 import json, sys
