@@ -204,7 +204,7 @@ const struct option_row options[] = {
             "a tokenizer.json, a folder with vocab.json and merges.txt, or a GGUF file: byte-level BPE"}),
     OPTION("names", "NAMES", SETS(published.names, choice, .words = "own hf"),
            {EXPORT, "own (default): names such as layer.5.weight, in one file; hf: the names in the model's `hf` "
-                    "fields, such as those of Hugging Face's transformers, in a folder"}),
+                    "fields, such as the names in Hugging Face's transformers, in a folder"}),
     OPTION("prompt", "TEXT", SETS(generate.prompt, string), {GENERATE, "the text to continue"}),
     OPTION("tokens", "N", SETS(generate.tokens, whole, .least = 1, .standard = "200"),
            {GENERATE, "upper bound on the number of tokens to write"}),

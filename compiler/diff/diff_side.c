@@ -125,18 +125,8 @@ static void finish_side(struct side *side) {
 static double collected_bytes(const struct program *p, int r) {
     const struct rank *k = &p->rank[r];
     double sum = 0;
-    for (int i = 0; i < k->nins; i++) {
-        const struct instr *x = &k->ins[i];
-        if (!is_group(x->op))
-            continue;
-        const struct group *g = &p->group[k->lane[x->lane].group];
-        int me = 0, root = 0;
-        while (g->rank[me] != r)
-            me++;
-        while (x->peer >= 0 && g->rank[root] != x->peer)
-            root++;
-        sum += (double)collective_moved(x->op, x->algorithm, g, root, me, whole_bytes(k, x)).received;
-    }
+    for (int i = 0; i < k->nins; i++)
+        sum += is_group(k->ins[i].op) ? (double)collective_moved(p, r, &k->ins[i]).received : 0;
     return sum;
 }
 

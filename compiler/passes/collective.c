@@ -95,7 +95,7 @@ static int steps_of_tree(int n) {
     return steps;
 }
 
-struct moved collective_moved(int op, int algorithm, const struct group *g, int root, int me, int64_t whole) {
+static struct moved member_moved(int op, int algorithm, const struct group *g, int root, int me, int64_t whole) {
     int64_t n = g->n, part = whole / n * (n - 1) + whole % n * (n - 1) / n; /* all but one shard, rounded down */
     int place = (me - root + g->n) % g->n;
     int64_t passed = algorithm == RING ? (place + 1 < g->n) * whole : children(g->n, root, me) * whole;
@@ -109,4 +109,15 @@ struct moved collective_moved(int op, int algorithm, const struct group *g, int 
             part = steps_of_tree(g->n) * (whole / 2);
     }
     return (struct moved){part, part};
+}
+
+struct moved collective_moved(const struct program *p, int r, const struct instr *x) {
+    const struct rank *k = &p->rank[r];
+    const struct group *g = &p->group[k->lane[x->lane].group];
+    int me = 0, root = 0;
+    while (g->rank[me] != r)
+        me++;
+    while (x->peer >= 0 && g->rank[root] != x->peer)
+        root++;
+    return member_moved(x->op, x->algorithm, g, root, me, whole_bytes(k, x));
 }

@@ -39,8 +39,8 @@ int64_t whole_bytes(const struct rank *k, const struct instr *x);
 struct moved {
     int64_t sent, received;
 };
-/* Returns the bytes that member me moves; root: its place in the group, if there is one. */
-struct moved collective_moved(int op, int algorithm, const struct group *g, int root, int me, int64_t whole);
+/* Returns the bytes that rank r moves in its collective x. */
+struct moved collective_moved(const struct program *p, int r, const struct instr *x);
 
 /* sched.c: needs the graph; gives start, end and order of every job, by the rules of schedules/language.md ("How jobs
  * are scheduled"). Dies on deadlock. */

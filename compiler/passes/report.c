@@ -127,14 +127,7 @@ static void add_bytes(int64_t *sum, int64_t bytes, int r) {
 }
 
 static void count_collective(const struct program *p, int r, const struct instr *in, struct rank_report *out) {
-    const struct rank *k = &p->rank[r];
-    const struct group *g = &p->group[k->lane[in->lane].group];
-    int me = 0, root = 0;
-    while (g->rank[me] != r)
-        me++;
-    while (in->peer >= 0 && g->rank[root] != in->peer)
-        root++;
-    struct moved moved = collective_moved(in->op, in->algorithm, g, root, me, whole_bytes(k, in));
+    struct moved moved = collective_moved(p, r, in);
     add_bytes(&out->bytes_sent, moved.sent, r);
     add_bytes(&out->bytes_received, moved.received, r);
     out->gathers += in->op == OP_ALL_GATHER;

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { ANY = -1 }; /* a core that the system chooses */
+enum { ANY = -1 };                  /* a core that the system chooses */
 static const double LONGEST = 1e-4; /* seconds; a handoff that takes longer waited for another program */
 
 struct seat {                      /* of a rank */
@@ -66,9 +66,10 @@ static void move_to(pid_t thread, int core) {
     sched_setaffinity(thread, sizeof there, &there); /* if it fails, the system chooses */
 }
 
-/* Takes the first n cores that the process may use. If it may use fewer, the system chooses where ranks run. */
+/* Lists n cores: all that the process may use. If it may use others as well, as under a control group's limit, the
+ * system chooses where ranks run, because other programs with such limits would take the same cores. */
 static void list_cores(struct turns *turns, int n) {
-    int last = CPU_COUNT(&turns->may) >= n ? CPU_SETSIZE : 0;
+    int last = CPU_COUNT(&turns->may) == n ? CPU_SETSIZE : 0;
     for (int core = 0; core < last && turns->idle < n; core++)
         if (CPU_ISSET((unsigned)core, &turns->may))
             turns->core[turns->idle++] = core;

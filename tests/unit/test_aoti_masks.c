@@ -49,7 +49,8 @@ static void check_row(int h, int r) {
     }
 }
 
-/* Which keys a mask hides: those after the row; those far before it, too; every third; and all of some rows. */
+/* Returns whether mask `how` hides key j from row r. Mask 0 hides later keys, 1 also keys far before the row, 2 every
+ * third key, 3 later keys and all keys of some rows. */
 static bool hides(int how, int r, int j) {
     switch (how) {
     case 0: return j > r;

@@ -7,6 +7,17 @@ import torch
 MASK = (1 << 64) - 1
 
 
+def made(make):
+    """Makes a model with the same random weights each time."""
+    torch.manual_seed(0)
+    model = make()
+    with torch.no_grad():  # norms and biases that are not trivial
+        for p in model.parameters():
+            if p.dim() == 1:
+                p.add_(0.1 * torch.randn(p.shape))
+    return model
+
+
 def host_hash(a, b):
     """runtime/store/hash.h"""
     z = (a + (b + 1) * 0x9E3779B97F4A7C15) & MASK

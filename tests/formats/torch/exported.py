@@ -23,7 +23,7 @@ from safetensors.torch import load_file
 from torch.utils.checkpoint import checkpoint
 from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
-from eager import microbatches, train
+from eager import made, microbatches, train
 from judge import expect, finish
 from low_rank import low_rank
 from pianola_export import export
@@ -234,20 +234,10 @@ def losses(folder, schedule, data=DATA, more=()):
     return [float(r[2]) for r in rows], int(rows[0][1]), result
 
 
-def made(make, layers):
-    torch.manual_seed(0)
-    model = make()
-    with torch.no_grad():  # norms and biases that are not trivial
-        for p in model.parameters():
-            if p.dim() == 1:
-                p.add_(0.1 * torch.randn(p.shape))
-    return model
-
-
 def check(name, make, layers, folder):
     """Exports and trains a model. Returns a row of the table."""
     began = time.time()
-    model = made(make, layers)
+    model = made(make)
     inputs = {"tokens" if layers == "blocks" else "input_ids": torch.randint(256, (ROWS, CONTEXT))}
     export(model, layers, inputs, out=folder, quiet=True)
     exported, row, eager = time.time() - began, {}, {}
@@ -264,7 +254,7 @@ def check(name, make, layers, folder):
             continue
         if batches not in eager:
             eager[batches] = train(
-                made(make, layers), microbatches(DATA, CONTEXT, ROWS), STEPS, batches, RATE
+                made(make), microbatches(DATA, CONTEXT, ROWS), STEPS, batches, RATE
             )
         if make is Dropping:
             expect(f"{name}, {schedule}: trains", got[-1] < got[0] - 1, got)
@@ -309,7 +299,7 @@ def check_labels(name, make, layers, folder):
     numpy.save(f"{text}.labels.npy", labels.int().numpy())
     got, batches, result = losses(folder, "1f1b", text, ["-D", "labels=true"])
     data = microbatches(text, CONTEXT, ROWS, labels=labels)
-    must = train(made(make, layers), data, STEPS, batches or 8, RATE)
+    must = train(made(make), data, STEPS, batches or 8, RATE)
     worst = max((abs(a / b - 1) for a, b in zip(got, must)), default=1)
     expect(f"{name}: PyTorch's losses on labels", worst < 1e-5, result.get("error", worst))
 

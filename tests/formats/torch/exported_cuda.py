@@ -31,7 +31,7 @@ else:
 import transformers as T
 from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
-from eager import microbatches, train
+from eager import made, microbatches, train
 from judge import expect, finish
 from pianola_export import export
 from small_gpt import SmallGPT
@@ -63,16 +63,6 @@ MODELS = {
         "model.layers",
     ),
 }
-
-
-def made(make):
-    torch.manual_seed(0)
-    model = make()
-    with torch.no_grad():  # norms and biases that are not trivial
-        for p in model.parameters():
-            if p.dim() == 1:
-                p.add_(0.1 * torch.randn(p.shape))
-    return model
 
 
 def run(folder, schedule, *more):

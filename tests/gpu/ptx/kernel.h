@@ -1,5 +1,5 @@
-/* What the C++ that to_cpp.py writes calls: a thread of a kernel, on the stand-in's grid. Approximate instructions are
- * computed exactly. */
+/* The functions that the C++ written by to_cpp.py calls: they run one thread of a kernel on the stand-in's grid and
+ * compute approximate instructions exactly. */
 #ifndef PTX_KERNEL_H
 #define PTX_KERNEL_H
 #include "../standin/grid.h"

@@ -44,7 +44,7 @@ expect "later steps replay the graph" "$launches" "$(grep -c . "$room/launches")
 expect "launches: names, blocks, threads" "scale_rows	3 1 1	64 sum_column	22 1 1	64" "$(cut -f 1-3 "$room/launches" | sort -u | paste -sd' ')"
 expect "launches are on the job's streams" yes "$(cut -f 4 "$room/launches" | grep -c legacy | awk '{ print ($1 == 0 ? "yes" : $1) }')"
 
-# What differs from the plan, or cannot be loaded.
+# Units that differ from the plan, or whose kernels cannot be loaded.
 library -DWRONG_BYTES
 expect "an allocation of another size" "error: unit function scale_forward: allocation 0 is 792 bytes, and was 704 when the model was exported; export it again" \
     "$(gpu "${two[@]}" | error)"

@@ -54,7 +54,7 @@ trained 1 # the first step has the gradients of a training without frozen layers
 cp "$room/hf/model.safetensors" "$room/one.safetensors"
 run schedules/1f1b.lua "${model[@]}" -D frozen=false --data "$room/text.bin" --weights "$room/lora.safetensors" --steps 1 --checkpoint "$room/warm" >/dev/null
 "$PIANOLA" export-weights "$room/warm" --names hf --model "$room/lora.lua" -D frozen=false -o "$room/warm-hf" >/dev/null 2>&1
-expect "the gradients are those of a whole training" same \
+expect "the gradients equal the gradients of a training without frozen layers" same \
     "$(/usr/bin/python3 $here/lora.py same "$room/one.safetensors" "$room/warm-hf/model.safetensors" down up last)"
 expect "whose other weights change" middle.0.bias \
     "$(/usr/bin/python3 $here/lora.py same "$room/one.safetensors" "$room/warm-hf/model.safetensors" middle.0.b)"
