@@ -566,30 +566,30 @@ function muon(fields) end
 ---Latency in seconds, and bandwidth in bytes per second. Default: links are free. Without a model, latency is in units
 ---of cost, and every tensor is 1 byte.
 ---@field link? fun(src: integer, dst: integer): number, number
+---Latency, and bandwidth as the "busbw" of nccl-tests, of a collective of n ranks, such as "ALL_REDUCE"; nil: by links.
+---@field collective? fun(op: string, n: integer): number?, number?
 ---Speed of a rank: 1 is the speed that costs assume; 0.5 takes twice as long.
 ---@field speed? fun(rank: integer): number
 ---Bytes of a rank's device.
 ---@field memory? number
----Latency and bandwidth of a rank's link to host memory, and of its link back; it uses both at the same time. Default:
----copies are free.
+---Latency and bandwidth of a rank's link to host memory, and of its link back. Default: copies are free.
 ---@field host_link? fun(rank: integer): number, number
 ---Bytes of host memory for a rank.
 ---@field host_memory? number
----Floating-point operations per second of a rank. Without it times are in FLOP, and links must be free: FLOP and
----seconds do not add up.
+---Floating-point operations per second of a rank. Without it times are in FLOP, and links must be free.
 ---@field flops? number
 ---Measured seconds of a stage's job or, with "U", of its update; nil: by its FLOP. A schedule's own cost() takes
 ---precedence. `pianola diff --fit` writes it. The token table that layers share comes after the last stage.
 ---@field cost? fun(s: integer, op: pianola.direction | "U"): number?
+---Equally spaced quantiles of the job's or update's times, the extremes included, for `--jitter measured`; nil: none.
+---@field spread? fun(s: integer, op: pianola.direction | "U"): number[]?
 ---Number of stages that `cost` covers; a schedule with another number is refused.
 ---@field stages? integer
----Number of cores that all ranks share, as threads of one machine do. While more jobs run than there are cores, all of
----them slow down equally. Default: each rank has enough cores of its own.
+---Number of cores that all ranks share. More jobs slow down equally. Default: each rank has enough cores of its own.
 ---@field cores? number
 ---Number of threads of a job, each of which can use a core. Default: 1.
 ---@field threads? integer
----Whether a rank is one thread, which does its jobs, and moves the messages that it comes last to, one after the other,
----as `pianola run` does on CPUs. Ranks that share cores then take turns. Default: false, messages move beside jobs.
+---Whether a rank is one thread, as in `pianola run`: jobs and messages one by one, and cores in turn. Default: false.
 ---@field serial? boolean
 ---Seconds until a rank that gets a core runs; needs serial. Default: 0.
 ---@field handoff? number

@@ -416,8 +416,8 @@ static void put_table_text(struct text *out, const struct table *table, const st
         counted(table->size[BATCHES].value, "microbatch"),
         unit ? "units: F is 1 for a rank's share of the model; every tensor is 1 byte" : measure.name);
     if (settings->jitter.level >= 0)
-        put(out, "mean and p95 of %s, each job and message up to %g %% longer or shorter\n",
-            counted(settings->jitter.runs, "run"), 100 * settings->jitter.level);
+        put(out, "mean and p95 of %s, %s\n", counted(settings->jitter.runs, "run"),
+            jitter_text(settings->jitter.level));
     put(out, "\n");
     put_table(out, table->row, table->nrows, &measure, settings);
     put_left_out(out, table, settings->markdown);

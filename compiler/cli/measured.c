@@ -52,7 +52,7 @@ static struct report *report_of(const struct compile *c, struct timeline *tl, in
     struct spec sp = *c->spec;
     struct costs costs = *c->costs;
     struct job *job = memcpy(NEW(struct job, costs.njobs), costs.job, sizeof *job * (size_t)costs.njobs);
-    sp.machine.link = NULL;
+    sp.machine.link = sp.machine.collective = NULL;
     costs.computes = NEW(double, costs.njobs);
     for (int r = 0; r < c->program->workers; r++)
         for (int i = 0; i < c->program->rank[r].nins; i++) {

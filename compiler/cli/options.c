@@ -93,12 +93,14 @@ static void loss(const struct option_row *row, const char *arg, void *field) {
         die("--%s %s: expected a loss, such as 2.5", row->name, arg);
 }
 
-/* Reads a percentage: "10%" is 0.1. */
-static void percent(const struct option_row *row, const char *arg, void *field) {
+/* Reads a percentage: "10%" is 0.1. Or the word "measured". */
+static void jitter_level(const struct option_row *row, const char *arg, void *field) {
     char *end;
     double x = strtod(arg, &end) / 100;
-    if (end == arg || strcmp(end, "%") != 0 || !(x >= 0 && x <= 1))
-        die("--%s %s: expected at least 0%% and at most 100%%, such as 10%%", row->name, arg);
+    if (strcmp(arg, "measured") == 0)
+        x = AS_MEASURED;
+    else if (end == arg || strcmp(end, "%") != 0 || !(x >= 0 && x <= 1))
+        die("--%s %s: expected at least 0%% and at most 100%%, such as 10%%, or measured", row->name, arg);
     *(double *)field = x;
 }
 
@@ -278,9 +280,10 @@ const struct option_row options[] = {
     OPTION("steady", NULL, SETS(compare.steady, flag),
            {COMPARE, "also compare steady states: time per microbatch, staleness and versions"}),
     OPTION(
-        "jitter", "LEVEL", SETS(jitter.level, percent),
+        "jitter", "LEVEL", SETS(jitter.level, jitter_level),
         {COMPARE | SHOW, "simulate the program many times, with each job and message longer or shorter by up to this "
-                         "much at random, e.g. 10%: mean, 95th percentile and worst makespan"},
+                         "much at random, e.g. 10%, or measured: as the cluster's spread says; mean, 95th percentile "
+                         "and worst makespan"},
         {OPTIMAL | TUNE, "minimize the 95th percentile of the makespan when each job and message is longer or shorter "
                          "by up to this much at random, e.g. 10%"}),
     OPTION("runs", "N", SETS(jitter.runs, whole, .least = 1, .standard = "200"),

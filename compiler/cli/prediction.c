@@ -31,7 +31,7 @@ struct compile compile_serial(const struct compile *c) {
     sp->name = "serial";
     sp->workers = 1;
     sp->strict = false;
-    sp->machine.link = NULL;
+    sp->machine.link = sp->machine.collective = NULL;
     sp->machine.speed = NULL;
     sp->machine.memory = sp->machine.host_memory = INFINITY;
     sp->choices.offload = NULL;
@@ -129,7 +129,7 @@ static struct timeline *predict(const struct compile *c, const struct took *took
     struct costs costs = *c->costs;
     struct job *job = NEW(struct job, costs.njobs);
     sp.machine.flops = took->flop / took->took; /* for work outside jobs: adding parts of gradients */
-    sp.machine.link = sp.machine.host_link = NULL;
+    sp.machine.link = sp.machine.host_link = sp.machine.collective = NULL;
     sp.machine.speed = NULL;
     sp.machine.cores = work ? work->cores : 0;
     sp.machine.handoff = work ? work->handoff : 0;

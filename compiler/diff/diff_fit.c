@@ -2,11 +2,15 @@
  *
  * A stage's job costs its mean measured CPU time: the mean, because the ranks' work then adds up to the measured total;
  * CPU time, because it excludes waiting for a core. Without CPU times, it costs the median of its durations. For a
- * link, messages of two or more sizes give latency and bandwidth by a line through their medians, whose slope is the
- * median of slopes (Theil 1950, the incomplete method). Messages of a single size cannot separate the two, and give
- * bandwidth alone. A collective counts as its steps over each link of the ring of its members, for links that have no
- * messages of their own. */
+ * link, messages of two or more sizes give latency and bandwidth by a line through their means or medians, whose slope
+ * is the median of slopes (Theil 1950, the incomplete method). Messages of a single size cannot separate the two, and
+ * give bandwidth alone.
+ *
+ * A collective counts as its steps over each link of the ring of its members, for links that have no messages of their
+ * own. Between ranks that are threads, collectives of an operation and a number of members also get a line of their
+ * own, by the bytes of passes/collective.c: one thread does the whole work, and adding costs more than copying. */
 #include "diff.h"
+#include "passes/passes.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,26 +73,17 @@ static void collect(const struct side *side, bool work, struct samples *samples)
         }
 }
 
-/* Returns what a group costs. Sorts its samples. */
-static double group_cost(const struct samples *samples, int g, bool work) {
-    double *x = &samples->x[samples->at[g]], sum = 0;
-    int n = (int)(samples->at[g + 1] - samples->at[g]);
-    double median = median_of(x, n);
+/* Returns the mean, if x is work, or the median. Sorts x. */
+static double typical(double *x, int n, bool work) {
+    double sum = 0, median = median_of(x, n);
     for (int i = 0; i < n; i++)
         sum += x[i];
     return work ? sum / n : median;
 }
 
-/* Writes, as a comment, the distribution of each group of an operation: minimum, quartiles and maximum. */
-static void put_spread(struct text *t, const struct samples *samples, int op, int stages) {
-    for (int s = 0; s < stages; s++) {
-        const double *x = &samples->x[samples->at[op * stages + s]];
-        size_t n = samples->at[op * stages + s + 1] - samples->at[op * stages + s];
-        if (n < 2)
-            continue;
-        put(t, "  -- %s%d: %.6g to %.6g; half of %zu from %.6g to %.6g\n", op_name[op], s, x[0], x[n - 1], n,
-            x[(n - 1) / 4], x[3 * (n - 1) / 4]);
-    }
+/* Returns what a group costs. Sorts its samples. */
+static double group_cost(const struct samples *samples, int g, bool work) {
+    return typical(&samples->x[samples->at[g]], (int)(samples->at[g + 1] - samples->at[g]), work);
 }
 
 /* Formats with six digits; measurements are no more precise. */
@@ -97,6 +92,22 @@ static const char *rounded_text(double x, char buf[32]) {
         return "math.huge";
     snprintf(buf, 32, "%.6g", x);
     return buf;
+}
+
+/* Writes the quantiles of each group of an operation, in tenths. */
+static void put_spread(struct text *t, const struct samples *samples, int op, int stages) {
+    char buf[32];
+    put(t, "  %s = {\n", op_name[op]);
+    for (int s = 0; s < stages; s++) {
+        const double *x = &samples->x[samples->at[op * stages + s]];
+        size_t n = samples->at[op * stages + s + 1] - samples->at[op * stages + s];
+        if (n < 2)
+            continue;
+        put(t, "    [%d] = { ", s);
+        for (size_t tenth = 0; tenth <= 10; tenth++)
+            put(t, "%s%s", rounded_text(x[(n - 1) * tenth / 10], buf), tenth < 10 ? ", " : " },\n");
+    }
+    put(t, "  },\n");
 }
 
 /* ---- jobs ---- */
@@ -118,30 +129,32 @@ static void put_jobs(struct text *t, const struct side *side, int stages, bool w
         samples.of[i] = counts ? side->op[i].op * stages + side->op[i].stage : -1;
     }
     collect(side, work, &samples);
+    bool any[NOPS] = {false};
+    for (int g = 0; g < samples.n; g++)
+        any[g / stages] |= samples.at[g] < samples.at[g + 1];
     put(t, "local seconds = {\n");
     for (int op = 0; op < NOPS; op++) {
-        bool any = false;
-        for (int g = op * stages; g < (op + 1) * stages; g++)
-            any |= samples.at[g] < samples.at[g + 1];
-        if (!any)
-            continue;
-        put(t, "  %s = { ", op_name[op]);
+        if (any[op])
+            put(t, "  %s = { ", op_name[op]);
         for (int g = op * stages; g < (op + 1) * stages; g++)
             if (samples.at[g] < samples.at[g + 1])
                 put(t, "[%d] = %s, ", g - op * stages, rounded_text(group_cost(&samples, g, work), buf));
-        put(t, "},\n");
-        put_spread(t, &samples, op, stages);
+        put(t, any[op] ? "},\n" : "");
     }
+    put(t, "}\nlocal spread = { -- the least, each tenth of the measurements, and the greatest\n");
+    for (int op = 0; op < NOPS; op++)
+        if (any[op])
+            put_spread(t, &samples, op, stages);
     put(t, "}\n");
 }
 
 /* ---- links ---- */
 
-struct point { /* messages of one size over one link */
+struct point { /* a message, or all of one size over one link; or collectives of operation `from` and `to` members */
     int32_t from, to;
     int64_t bytes;
-    double took;
-    bool ring; /* it is a step of a reduction */
+    double took, weight; /* weight: in means; 0: in medians */
+    bool ring;           /* it is a step of a reduction */
 };
 
 struct line {
@@ -171,20 +184,26 @@ static void add_point(struct points *points, struct point point) {
     points->at[points->n++] = point;
 }
 
+static int count_members(const struct side *side, int first) {
+    int members = 1;
+    for (int k = side->op[first].ring; k != first; k = side->op[k].ring)
+        members++;
+    return members;
+}
+
 /* Adds the points of a collective over its members, ascending; side's own ring goes the other way after the first. It
  * counts as the steps of a tree, which the prediction uses if links are alike (passes/collective.c): s = ceil(log2 n)
  * steps, or twice that, in which n - 1 shards move in total each time. So a prediction with the fitted costs reproduces
  * the measurement. */
-static void add_ring(struct points *points, const struct side *side, int first, double took) {
+static void add_ring(struct points *points, const struct side *side, int first, double took, bool work) {
     const struct diff_op *op = &side->op[first];
-    int members = 1, from = op->rank, steps = 0;
-    for (int k = op->ring; k != first; k = side->op[k].ring)
-        members++;
+    int members = count_members(side, first), from = op->rank, steps = 0;
     while (1 << steps < members)
         steps++;
     bool all = op->op == OP_ALL_REDUCE;
     int64_t shard = all ? (op->bytes + members - 1) / members : op->bytes;
-    struct point point = {.bytes = shard * (members - 1) / steps, .took = took / ((all ? 2 : 1) * steps), .ring = true};
+    struct point point = {
+        .bytes = shard * (members - 1) / steps, .took = took / ((all ? 2 : 1) * steps), .weight = work, .ring = true};
     point.to = from;
     for (int k = op->ring; k != first; k = side->op[k].ring) {
         point.from = side->op[k].rank;
@@ -196,7 +215,7 @@ static void add_ring(struct points *points, const struct side *side, int first, 
 }
 
 /* Returns one point per message and per step of a ring, with the median over the measured steps. A copy to or from host
- * memory is a point from the rank to itself. */
+ * memory is a point from the rank to itself. If ranks are threads (`work`), the point has the mean. */
 static struct points points_of(const struct side *side, bool work) {
     struct points points = {0};
     double *took = NEW(double, side_nsteps(side));
@@ -207,20 +226,59 @@ static struct points points_of(const struct side *side, bool work) {
         if (op->bytes <= 0 || !(ring || is_recv(op->op) || is_copy(op->op)))
             continue;
         sample_work(side, i, work, took);
-        double t = median_of(took, side_nsteps(side));
+        double t = typical(took, side_nsteps(side), work);
         if (ring)
-            add_ring(&points, side, i, t);
-        else if (is_copy(op->op))
-            add_point(&points, (struct point){op->rank, op->rank, op->bytes, t, false});
+            add_ring(&points, side, i, t, work);
         else
-            add_point(&points, (struct point){op->peer, op->rank, op->bytes, t, false});
+            add_point(&points,
+                      (struct point){is_copy(op->op) ? op->rank : op->peer, op->rank, op->bytes, t, work, false});
     }
     sort(points.at, (size_t)points.n, sizeof *points.at, by_edge);
     return points;
 }
 
+/* Returns one point per collective of ranks that are threads. */
+static struct points collective_points(const struct side *side) {
+    struct points points = {0};
+    double *took = NEW(double, side_nsteps(side));
+    for (int i = 0; i < side->n; i++) {
+        const struct diff_op *op = &side->op[i];
+        if (!is_group(op->op) || !side_leads(side, i))
+            continue;
+        int n = count_members(side, i), motion = motion_of(op->op);
+        bool shards = motion == OP_ALL_GATHER || motion == OP_REDUCE_SCATTER;
+        double whole = (double)op->bytes * (shards ? n : 1);
+        sample_work(side, i, true, took);
+        add_point(&points, (struct point){motion, n, (int64_t)bus_bytes(motion, n, whole),
+                                          typical(took, side_nsteps(side), true), 1, false});
+    }
+    sort(points.at, (size_t)points.n, sizeof *points.at, by_edge);
+    return points;
+}
+
+/* Returns the mean by weight or, if there are no weights, the median. Sorts x. */
+static double middle(double *x, const struct point *point, int n) {
+    double sum = 0, weight = 0;
+    for (int a = 0; a < n; a++) {
+        sum += point[a].weight * x[a];
+        weight += point[a].weight;
+    }
+    return weight > 0 ? sum / weight : median_of(x, n);
+}
+
+/* Returns the seconds per byte if latency is 0. */
+static double time_per_byte(const struct point *point, double *each, int n) {
+    double took = 0, bytes = 0;
+    for (int a = 0; a < n; a++) {
+        each[a] = point[a].took / (double)point[a].bytes;
+        took += point[a].weight * point[a].took;
+        bytes += point[a].weight * (double)point[a].bytes;
+    }
+    return bytes > 0 ? took / bytes : median_of(each, n);
+}
+
 /* Fits Theil's line through points of ascending sizes, pairing each of the lower half with its counterpart in the upper
- * half. */
+ * half. With weights, the line has their mean. */
 static struct line fit_line(const struct point *point, int n) {
     struct line line = {point->from, point->to, 0, INFINITY};
     int slopes = n / 2;
@@ -232,14 +290,12 @@ static struct line fit_line(const struct point *point, int n) {
     double per_byte = slopes ? median_of(slope, slopes) : 0;
     for (int a = 0; a < n; a++)
         rest[a] = point[a].took - per_byte * (double)point[a].bytes;
-    line.latency = median_of(rest, n);
+    line.latency = middle(rest, point, n);
     if (slopes && per_byte > 0 && line.latency >= 0) {
         line.bandwidth = 1 / per_byte;
         return line;
     }
-    for (int a = 0; a < n; a++) /* one size, or size has no effect: attribute all the time to bandwidth */
-        rest[a] = point[a].took / (double)point[a].bytes;
-    double each = median_of(rest, n);
+    double each = time_per_byte(point, rest, n); /* one size, or size has no effect */
     line.latency = 0;
     line.bandwidth = each > 0 ? 1 / each : INFINITY;
     return line;
@@ -252,12 +308,13 @@ static int sizes_of(const struct point *point, const struct point *end, struct p
     int sizes = 0;
     bool ring = point->ring;
     while (point < end && point->ring == ring) {
+        const struct point *first = point;
         int n = 0;
-        for (const struct point *same = point; point < end && point->ring == ring && point->bytes == same->bytes;
-             point++)
+        for (; point < end && point->ring == ring && point->bytes == first->bytes; point++)
             took[n++] = point->took;
-        out[sizes] = point[-1];
-        out[sizes++].took = median_of(took, n);
+        out[sizes] = *first;
+        out[sizes].took = middle(took, first, n);
+        out[sizes++].weight *= n;
     }
     return sizes;
 }
@@ -296,6 +353,16 @@ static bool put_link_lines(struct text *t, const struct line *line, int lines, b
         put(t, "}\nlocal other%ss = { %s, %s } -- their medians\n", host ? "_host" : "",
             rounded_text(median_of(latency, n), a), rounded_text(median_of(bandwidth, n), b));
     return n > 0;
+}
+
+/* Writes the lines of collectives. */
+static void put_collectives(struct text *t, const struct line *line, int lines) {
+    char a[32], b[32];
+    put(t, "local collectives = { -- operation, members: latency (seconds), bandwidth (bytes per second)\n");
+    for (int i = 0; i < lines; i++)
+        put(t, "  [\"%s %d\"] = { %s, %s },\n", op_name[line[i].from], line[i].to, rounded_text(line[i].latency, a),
+            rounded_text(line[i].bandwidth, b));
+    put(t, "}\n");
 }
 
 /* ---- the script ---- */
@@ -337,11 +404,18 @@ void emit_fit(struct text *t, const struct diff *diff) {
     put(t, "-- Costs as measured, %s of %d steps of %s; for --cluster.\n", work ? "mean CPU times" : "medians",
         side_nsteps(side), tame(side->name));
     put_jobs(t, side, sets, work);
-    int lines;
-    struct points points = points_of(side, work);
+    int lines, kinds = 0;
+    struct points points = points_of(side, work), together = {0};
     const struct line *line = fit_lines(points.at, points.n, &lines);
     bool links = put_link_lines(t, line, lines, false), hosts = put_link_lines(t, line, lines, true);
-    put(t, "\nreturn cluster {\n  stages = %d,\n  cost = function(s, op) return seconds[op] and seconds[op][s] end,\n",
+    if (work)
+        together = collective_points(side);
+    const struct line *collective = fit_lines(together.at, together.n, &kinds);
+    if (kinds > 0)
+        put_collectives(t, collective, kinds);
+    put(t,
+        "\nreturn cluster {\n  stages = %d,\n  cost = function(s, op) return seconds[op] and seconds[op][s] end,\n"
+        "  spread = function(s, op) return spread[op] and spread[op][s] end,\n",
         stages);
     if (work)
         put(t,
@@ -354,6 +428,10 @@ void emit_fit(struct text *t, const struct diff *diff) {
     if (links)
         put(t,
             "  link = function(src, dst)\n    local l = links[src .. \" \" .. dst] or others\n    return l[1], l[2]\n"
+            "  end,\n");
+    if (kinds > 0)
+        put(t,
+            "  collective = function(op, n)\n    local l = collectives[op .. \" \" .. n] or {}\n    return l[1], l[2]\n"
             "  end,\n");
     if (hosts)
         put(t,

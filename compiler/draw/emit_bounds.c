@@ -33,9 +33,10 @@ static void put_memory_time(struct text *out, const struct report *report) {
 
 static void put_jitter(struct text *out, const struct jitter *jitter, const struct measure *measure) {
     char mean[32], most[32], worst[32];
-    put(out, "jitter       mean %s, 95 %% of runs within %s, worst %s %s; %s, times up to %g %% longer or shorter\n",
+    put(out, "jitter       mean %s, 95 %% of runs within %s, worst %s %s; %s, %s\n",
         time_text(jitter->mean, measure, mean), time_text(jitter->p95, measure, most),
-        time_text(jitter->worst, measure, worst), measure->name, counted(jitter->runs, "run"), 100 * jitter->level);
+        time_text(jitter->worst, measure, worst), measure->name, counted(jitter->runs, "run"),
+        jitter_text(jitter->level));
 }
 
 void put_bounds(struct text *out, const struct report *report, const struct measure *measure) {

@@ -37,7 +37,7 @@ static void put_by_tensor(struct text *t, const char *key, const double time[NEX
 void put_jitter_json(struct text *t, const struct jitter *jitter) {
     char level[32], mean[32], p95[32], worst[32];
     put(t, "\"jitter\": { \"level\": %s, \"runs\": %lld, \"mean\": %s, \"p95\": %s, \"worst\": %s }",
-        number(jitter->level, level), (long long)jitter->runs, number_or_null(jitter->mean, mean),
+        number_or_null(jitter->level, level), (long long)jitter->runs, number_or_null(jitter->mean, mean),
         number_or_null(jitter->p95, p95), number_or_null(jitter->worst, worst));
 }
 

@@ -93,12 +93,20 @@ struct limits {
 };
 
 /* The cluster, from its script, and the user's memory limit. */
+/* Equally spaced quantiles of a duration, the least and the greatest included, as multiples of its mean. */
+struct spread {
+    int n; /* 0: unknown, else at least 2 */
+    double *at;
+};
+
 struct machine {
     bool has_cluster;
-    struct link *link;      /* [src * workers + dst]; NULL: free */
-    double *speed;          /* per rank: 2 takes half as long as 1; NULL: all 1 */
-    double memory;          /* bytes per rank; INFINITY: no limit */
-    double host_memory;     /* bytes of host memory */
+    struct link *link; /* [src * workers + dst]; NULL: free */
+    struct link
+        *collective;    /* [motion * (workers + 1) + n]: of n ranks; latency NAN: by the links. NULL: all by links */
+    double *speed;      /* per rank: 2 takes half as long as 1; NULL: all 1 */
+    double memory;      /* bytes per rank; INFINITY: no limit */
+    double host_memory; /* bytes of host memory */
     struct link *host_link; /* per rank: to host memory; the other direction is a link of its own with the same figures;
                              * NULL: free */
     double flops;           /* per second and rank; 0: not given, so times are in FLOP */
@@ -107,6 +115,7 @@ struct machine {
     bool serial;            /* a rank is one thread, which does its jobs and moves its messages one by one */
     double handoff;         /* seconds until a rank that gets a core runs, if serial */
     double *message;        /* seconds that moving a message takes, by its id, if serial; NULL: by the links */
+    struct spread *spread;  /* of the same; NULL: unknown */
     double *took;           /* measured seconds, [stage * NOPS + op]; NAN: not measured. NULL: no measurements */
 };
 

@@ -266,4 +266,5 @@ void join_teams(struct spec *sp) {
     sp->limits.offload_state = NULL;
     sp->choices.offload = NULL;
     sp->machine.took = NULL;
+    sp->machine.spread = NULL;
 }

@@ -82,7 +82,7 @@ static int64_t choose_pieces(const struct costs *costs, const struct stage *st, 
         return 1; /* nothing travels */
     if (bucket > 0)
         return bytes > bucket ? fmax(owners * pieces_of_size(bytes, bucket, owners), 1) : 1;
-    if (!sp->machine.link || sp->machine.flops <= 0)
+    if (!sp->machine.link || sp->machine.flops <= 0 || sp->machine.serial) /* serial: nothing moves beside a job */
         return 1;
     double first = arrival(costs, st, s, bytes, 1);
     for (int64_t n = 1; n <= 64 && pieces_of_size(bytes, bytes / owners / n, owners) >= n; n++) {

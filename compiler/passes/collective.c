@@ -13,7 +13,9 @@
  *
  * Ring: Patarasuk & Yuan 2009, "Bandwidth optimal all-reduce algorithms", section 2; tree: Bruck et al. 1997,
  * "Efficient algorithms for all-to-all communications", sections 3 and 4; Rabenseifner 2004 for ALL_REDUCE. Summands
- * are always added in the order of members, so the algorithm changes times but not bits. */
+ * are always added in the order of members, so the algorithm changes times but not bits.
+ *
+ * If the cluster gives the time of a collective, it takes that, whatever the links are. */
 #include "passes.h"
 #include <math.h>
 
@@ -60,7 +62,23 @@ static double tree_time(const struct spec *sp, int op, const struct group *g, do
     return motion_of(op) == OP_ALL_REDUCE ? 2 * sum : sum;
 }
 
+double bus_bytes(int motion, int n, double whole) {
+    double others = (double)(n - 1) / n;
+    switch (motion) {
+    case OP_BROADCAST:
+    case OP_REDUCE: return whole;
+    case OP_ALL_REDUCE: return 2 * others * whole;
+    default: return others * whole;
+    }
+}
+
 double collective_time(const struct spec *sp, int op, int algorithm, const struct group *g, int64_t whole) {
+    int motion = motion_of(op);
+    if (sp->machine.collective) {
+        struct link given = sp->machine.collective[(int64_t)motion * (sp->workers + 1) + g->n];
+        if (g->n > 1 && !isnan(given.latency))
+            return given.latency + bus_bytes(motion, g->n, (double)whole) / given.bandwidth;
+    }
     return (algorithm == RING ? ring_time : tree_time)(sp, op, g, (double)whole);
 }
 

@@ -4,7 +4,10 @@
  * Each time is multiplied by 1 + u, with u uniform in [-level, level) and independent of all others. u is a hash of the
  * seed, the run, the repetition of a period, and the instruction's place in the program: so it depends neither on the
  * order of the simulation, nor on the machine. A makespan is a maximum of sums of these times. Since u averages 0, the
- * expected makespan is never below the makespan without noise; a sample mean can be, by chance. */
+ * expected makespan is never below the makespan without noise; a sample mean can be, by chance.
+ *
+ * The level AS_MEASURED multiplies each job's and update's time by a number of the cluster's spread instead, whose mean
+ * is 1, and no others. */
 #include "passes.h"
 #include <math.h>
 #include <stdlib.h>
@@ -19,7 +22,15 @@ uint64_t random_bits(uint64_t seed, uint64_t which) {
 
 double random_part(uint64_t random) { return (double)(random >> 11) * 0x1p-52 - 1; }
 
+const char *jitter_text(double level) {
+    return level == AS_MEASURED ? "each job's time drawn from the measured ones"
+                                : format("times up to %g %% longer or shorter", 100 * level);
+}
+
 struct jitter *jitter_make(const struct compile *c, double level, uint64_t seed, int64_t runs) {
+    if (level == AS_MEASURED && !c->spec->machine.spread)
+        die("--jitter measured: no cluster says how times of jobs vary; `pianola diff --fit` writes one that does, for "
+            "--cluster");
     struct jitter *jitter = NEW(struct jitter, 1);
     double *makespan = NEW(double, runs), sum = 0;
     sim_noisy(c, level, seed, runs, makespan);

@@ -33,6 +33,10 @@ void choose_buckets(const struct costs *costs);
 void cut_backwards(const struct spec *sp, struct stage *st);
 
 /* collective.c: costs and traffic of a collective. whole: bytes of the whole tensor; a shard is its n-th part. */
+/* Returns the bytes by which the bandwidth of a cluster's collective(op, n) counts, which are the most that a rank
+ * sends in a ring: the factors of nccl-tests' "bus bandwidth" (doc/PERFORMANCE.md there). motion: as motion_of gives
+ * it. */
+double bus_bytes(int motion, int n, double whole);
 double collective_time(const struct spec *sp, int op, int algorithm, const struct group *g, int64_t whole);
 int cheaper_algorithm(const struct spec *sp, int op, const struct group *g, int64_t whole);
 int64_t whole_bytes(const struct rank *k, const struct instr *x);
@@ -84,6 +88,8 @@ struct jitter {
     int64_t runs;
     double mean, p95, worst;
 };
+#define AS_MEASURED INFINITY           /* a level: as the cluster's spread says */
+const char *jitter_text(double level); /* what varies, in words */
 struct jitter *jitter_make(const struct compile *c, double level, uint64_t seed, int64_t runs);
 /* Returns the timeline of unroll_program(c->program, copies), whose repetitions it simulates one by one. */
 struct timeline *sim_unrolled(const struct compile *c, int copies);

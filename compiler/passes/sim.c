@@ -21,10 +21,23 @@
 #include <math.h>
 #include <string.h>
 
+/* Returns the multiple at a random quantile, part in [-1, 1). */
+static double draw_spread(const struct spread *spread, double part) {
+    double place = (part + 1) / 2 * (spread->n - 1);
+    int i = (int)fmin(place, spread->n - 2);
+    return spread->at[i] + (place - i) * (spread->at[i + 1] - spread->at[i]);
+}
+
 double sim_noise(const struct sim *sim, int r, int32_t i) {
-    int32_t msg = sim->p->rank[r].ins[i].msg;
-    uint64_t which = msg >= 0 ? (uint64_t)msg << 1 | 1 : ((uint64_t)r << 32 | (uint64_t)i) << 1;
-    return sim->noise > 0 ? 1 + sim->noise * random_part(random_bits(sim->draw, which)) : 1;
+    const struct instr *x = &sim->p->rank[r].ins[i];
+    uint64_t which = x->msg >= 0 ? (uint64_t)x->msg << 1 | 1 : ((uint64_t)r << 32 | (uint64_t)i) << 1;
+    if (!(sim->noise > 0))
+        return 1;
+    double part = random_part(random_bits(sim->draw, which));
+    if (sim->noise < AS_MEASURED)
+        return 1 + sim->noise * part;
+    const struct spread *spread = has_cost(x->op) ? &sim->sp->machine.spread[x->stage * NOPS + x->op] : NULL;
+    return spread && spread->n > 0 ? draw_spread(spread, part) : 1;
 }
 
 double sim_duration(const struct sim *sim, int r, const struct instr *x) {

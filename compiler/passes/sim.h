@@ -21,7 +21,7 @@ struct sim {
     struct meeting *meet;
     int32_t *todo; /* ranks that can go on */
     int ntodo;
-    double noise;  /* times are longer or shorter by up to this fraction, */
+    double noise;  /* times are longer or shorter by up to this fraction, or AS_MEASURED, */
     uint64_t draw; /* with the random numbers of this run and repetition */
 };
 

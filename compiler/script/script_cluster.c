@@ -1,22 +1,37 @@
-/* Turns cluster { link, speed, memory, flops, cost, stages, host_link, host_memory, cores, threads, serial, handoff }
- * into links between all pairs of ranks and to host memory, the speed of each rank, shared cores, and measured job
- * times. */
+/* Turns cluster { link, collective, speed, memory, flops, cost, spread, stages, host_link, host_memory, cores, threads,
+ * serial, handoff } into links between all pairs of ranks and to host memory, the times of collectives, the speed of
+ * each rank, shared cores, and measured job times and how they vary. */
 #include "script.h"
 #include <limits.h>
 #include <math.h>
 
-const char *const cluster_fields[] = {"link",        "speed", "memory",  "flops",  "cost",    "stages", "host_link",
-                                      "host_memory", "cores", "threads", "serial", "handoff", NULL};
+const char *const cluster_fields[] = {"link",  "collective", "speed",  "memory",    "flops",
+                                      "cost",  "spread",     "stages", "host_link", "host_memory",
+                                      "cores", "threads",    "serial", "handoff",   NULL};
 
 static double number_at(lua_State *L, int index) {
     return lua_type(L, index) == LUA_TNUMBER ? lua_tonumber(L, index) : NAN;
 }
 
-static _Noreturn void refuse_link(lua_State *L, int index, int function, const char *name, const char *what) {
-    function_fail(L, function, name,
+static _Noreturn void refuse_link(lua_State *L, int index, int function, const char *call, const char *what) {
+    function_fail(L, function, script_of(L)->call.name,
                   "%s returned %s %s; return latency, bandwidth: seconds (" A_TIME
                   ") and bytes per second (from 1e-100 to 1e100, or math.huge: a free link)",
-                  call_name(script_of(L)), what, describe(L, index));
+                  call, what, describe(L, index));
+}
+
+/* Calls a copy of the function at stack index f, with the n arguments above it. Returns the latency and bandwidth that
+ * it returns; if it may return nil and does, a latency of NAN. call: the call as errors name it. */
+static struct link call_link(lua_State *L, const char *call, int f, int n, bool may_be_nil) {
+    lua_call(L, n, 2);
+    struct link link = {number_at(L, -2), number_at(L, -1)};
+    bool none = may_be_nil && lua_isnil(L, -2);
+    if (!none && !is_time(link.latency))
+        refuse_link(L, -2, f, call, "latency");
+    if (!none && !is_positive(link.bandwidth) && link.bandwidth != INFINITY)
+        refuse_link(L, -1, f, call, "bandwidth");
+    lua_pop(L, 2);
+    return link;
 }
 
 /* Returns what the function `name` at stack index f returns for rank src, and, unless dst < 0, for dst. */
@@ -27,13 +42,7 @@ static struct link ask_link(struct script *script, const char *name, int f, int 
     lua_pushinteger(L, src);
     if (dst >= 0)
         lua_pushinteger(L, dst);
-    lua_call(L, dst >= 0 ? 2 : 1, 2);
-    struct link link = {number_at(L, -2), number_at(L, -1)};
-    if (!is_time(link.latency))
-        refuse_link(L, -2, f, name, "latency");
-    if (!is_positive(link.bandwidth) && link.bandwidth != INFINITY)
-        refuse_link(L, -1, f, name, "bandwidth");
-    lua_pop(L, 2);
+    struct link link = call_link(L, call_name(script), f, dst >= 0 ? 2 : 1, false);
     call_end(script);
     return link;
 }
@@ -66,6 +75,30 @@ static struct link *host_links(struct script *script, const struct table *table,
     for (int rank = 0; rank < workers; rank++)
         link[rank] = ask_link(script, "host_link", f, rank, -1);
     return link;
+}
+
+static struct link *collectives(struct script *script, const struct table *table, int workers) {
+    lua_State *L = script->L;
+    int type = push_field(table, "collective"), f = lua_gettop(L);
+    if (type == LUA_TNIL)
+        return NULL;
+    if (type != LUA_TFUNCTION)
+        field_fail(L, table->line, "collective",
+                   "'collective' must be a function(op, n) that returns latency, bandwidth, not %s", describe(L, f));
+    struct link *of = NEW(struct link, (int64_t)NOPS * (workers + 1));
+    for (int op = 0; op < NOPS; op++)
+        for (int n = 2; n <= workers && is_group(op) && motion_of(op) == op; n++) {
+            char call[64];
+            struct link *link = &of[(int64_t)op * (workers + 1) + n];
+            call_begin(script, "collective", n, -1, -1);
+            lua_pushvalue(L, f);
+            lua_pushstring(L, op_name[op]);
+            lua_pushinteger(L, n);
+            snprintf(call, sizeof call, "collective(\"%s\", %d)", op_name[op], n);
+            *link = call_link(L, call, f, 2, true);
+            call_end(script);
+        }
+    return of;
 }
 
 static double *speeds(struct script *script, const struct table *table, int workers) {
@@ -132,24 +165,87 @@ static double *costs(struct script *script, const struct table *table, int stage
     return cost;
 }
 
+/* Returns the list on top of the stack as multiples of the mean of the lines between its numbers. */
+static struct spread read_spread(lua_State *L, int f, int s, int op) {
+    struct spread spread = {(int)lua_rawlen(L, -1), NULL};
+    double sum = 0, before = 0;
+    bool good = spread.n >= 2 && spread.n <= 1000;
+    spread.at = NEW(double, good ? spread.n : 1);
+    for (int i = 0; good && i < spread.n; i++) {
+        lua_rawgeti(L, -1, i + 1);
+        spread.at[i] = number_at(L, -1);
+        lua_pop(L, 1);
+        good = is_time(spread.at[i]) && spread.at[i] >= before;
+        sum += i > 0 ? (before + spread.at[i]) / 2 : 0;
+        before = spread.at[i];
+    }
+    if (!good || sum <= 0)
+        function_fail(L, f, "spread",
+                      "spread(%d, \"%s\") returned %s; return a list of 2 to 1000 times that ascend, from the least to "
+                      "the greatest, or nil if nothing was measured",
+                      s, op_name[op], describe(L, -1));
+    for (int i = 0; i < spread.n; i++)
+        spread.at[i] /= sum / (spread.n - 1);
+    return spread;
+}
+
+static struct spread *spreads(struct script *script, const struct table *table, int sets) {
+    lua_State *L = script->L;
+    int type = push_field(table, "spread"), f = lua_gettop(L);
+    if (type == LUA_TNIL)
+        return NULL;
+    if (type != LUA_TFUNCTION)
+        field_fail(L, table->line, "spread", "'spread' must be a function(s, op) that returns a list of times, not %s",
+                   describe(L, f));
+    struct spread *spread = NEW(struct spread, (int64_t)sets * NOPS);
+    for (int s = 0; s < sets; s++)
+        for (int op = 0; op < NOPS; op++) {
+            if (!has_cost(op))
+                continue;
+            call_begin(script, "spread", s, -1, -1);
+            lua_pushvalue(L, f);
+            lua_pushinteger(L, s);
+            lua_pushstring(L, op_name[op]);
+            lua_call(L, 2, 1);
+            if (lua_istable(L, -1))
+                spread[s * NOPS + op] = read_spread(L, f, s, op);
+            else if (!lua_isnil(L, -1))
+                function_fail(L, f, "spread", "spread(%d, \"%s\") returned %s, not a list of times", s, op_name[op],
+                              describe(L, -1));
+            lua_pop(L, 1);
+            call_end(script);
+        }
+    return spread;
+}
+
+/* Returns whether all links are free. Those that are not given, of latency NAN or bandwidth 0, do not count. */
+static bool all_free(const struct link *link, int64_t n) {
+    for (int64_t i = 0; link && i < n; i++)
+        if (link[i].latency > 0 || (link[i].bandwidth > 0 && !isinf(link[i].bandwidth)))
+            return false;
+    return true;
+}
+
 /* Checks that link and job times have the same unit, so that they can be added. Link times are in seconds, unless there
  * are neither a model nor flops: then all times are in the undefined unit of cost. */
 static void check_units(struct script *script, const struct table *table, const struct spec *sp) {
-    bool free = true, own = !isnan(sp->job[0].cost);
-    for (int64_t i = 0; sp->machine.link && i < (int64_t)sp->workers * sp->workers; i++)
-        free &= sp->machine.link[i].latency == 0 && isinf(sp->machine.link[i].bandwidth);
-    for (int r = 0; sp->machine.host_link && r < sp->workers; r++)
-        free &= sp->machine.host_link[r].latency == 0 && isinf(sp->machine.host_link[r].bandwidth);
-    if (free || sp->machine.took || is_costs(sp))
+    int64_t n = sp->workers;
+    bool own = !isnan(sp->job[0].cost);
+    const char *name = !all_free(sp->machine.link, n * n)                  ? "link"
+                       : !all_free(sp->machine.collective, NOPS * (n + 1)) ? "collective"
+                                                                           : "host_link";
+    if ((strcmp(name, "host_link") == 0 && all_free(sp->machine.host_link, n)) || sp->machine.took || is_costs(sp))
         return;
     if (sp->model && sp->machine.flops == 0)
-        field_fail(script->L, table->line, "link",
-                   "'link' returns seconds, but the costs of the model's jobs are in FLOP, and the two cannot be "
-                   "added; add flops, the FLOP per second of a rank: flops = 1e14");
+        field_fail(script->L, table->line, name,
+                   "'%s' returns seconds, but the costs of the model's jobs are in FLOP, and the two cannot be "
+                   "added; add flops, the FLOP per second of a rank: flops = 1e14",
+                   name);
     if (!sp->model && !own && sp->machine.flops > 0)
         field_fail(script->L, table->line, "flops",
-                   "'flops' converts a model's FLOP to seconds, and 'link' returns seconds, but without a model costs "
-                   "are in units; give --model, or leave 'flops' out and let 'link' return units");
+                   "'flops' converts a model's FLOP to seconds, and '%s' returns seconds, but without a model costs "
+                   "are in units; give --model, or leave 'flops' out and let '%s' return units",
+                   name, name);
 }
 
 /* Reads how many cores all ranks share, and how many of them a job uses. */
@@ -197,9 +293,11 @@ void extract_cluster(struct script *script, void *spec) {
                    number(sp->machine.flops, buf));
     sp->machine.host_memory = number_field(&table, "host_memory", INFINITY);
     sp->machine.link = links(script, &table, sp->workers);
+    sp->machine.collective = collectives(script, &table, sp->workers);
     sp->machine.host_link = host_links(script, &table, sp->workers);
     sp->machine.speed = speeds(script, &table, sp->workers);
     sp->machine.took = costs(script, &table, sp->stages, sp->names.sets);
+    sp->machine.spread = spreads(script, &table, sp->stages + sp->names.sets);
     share_cores(script, &table, sp);
     check_units(script, &table, sp);
 }

@@ -407,6 +407,8 @@ int cmd_optimal(const struct settings *settings) {
     struct compile c = {.args = settings->args};
     struct text out = {0}, certificate = {0};
     double begin = seconds_now();
+    if (settings->jitter.level == AS_MEASURED)
+        die("--jitter measured: only show and compare take it; give a level, such as 10%%");
     if (settings->jitter.level > 0 && settings->search.objective != LEAST_MAKESPAN)
         die("--jitter: noise counts for the makespan, not for --objective span or period");
     if (settings->output)

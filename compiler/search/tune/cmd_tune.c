@@ -333,6 +333,8 @@ static void check_options(const struct settings *settings) {
         die("`tune` needs --model FILE.lua and --cluster FILE.lua; see `pianola help tune`");
     if (!settings->partition.workers)
         die("`tune` needs --workers N");
+    if (settings->jitter.level == AS_MEASURED)
+        die("--jitter measured: only show and compare take it; give a level, such as 10%%");
     if (settings->partition.workers > 4096)
         die("--workers %lld: at most 4096 ranks are possible", (long long)settings->partition.workers);
     if (is_set(args, "workers"))

@@ -48,7 +48,7 @@ static double waits_with_free_links(const struct compile *c) {
     struct spec free = *c->spec;
     struct costs costs = *c->costs;
     struct compile with = compile_vary(c, TIMES);
-    free.machine.link = NULL;
+    free.machine.link = free.machine.collective = NULL;
     with.spec = costs.spec = &free;
     with.costs = &costs;
     compile_until(&with, TIMES);

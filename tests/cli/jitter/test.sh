@@ -55,6 +55,28 @@ for pair in "zb_h2 zb_h1" "latency_1f1b 1f1b" "1f1b gpipe" "interleaved breadth_
     expect "$less suffers less than $more" "$(mean "$less")" "$(printf '%s\n' "$(mean "$less")" "$(mean "$more")" | sort -g | head -n 1)"
 done
 
+# A spread of 0 to 2 is uniform, as 100 % is; one from 1 on is no noise; and its scale does not count. Of {0, 0, 4} the
+# mean is 1 with a variance of 5/3, since half of the jobs take no time, and the others from 0 to 4.
+cat >"$room/spread.lua" <<'L'
+local p = params { of = "0 2" }
+local times = {}
+for number in p.of:gmatch("%S+") do times[#times + 1] = tonumber(number) end
+return cluster { spread = function(s, op) return times end }
+L
+drawn="schedules/serial.lua -D batches=12 -D stages=4 --runs 4000 --cluster $room/spread.lua --jitter measured"
+rounded() { awk '{ printf "%.9g %.9g %.9g\n", $3, $4, $5 }'; }
+expect "uniform" "$(jitter schedules/serial.lua -D batches=12 -D stages=4 --runs 4000 --jitter 100% | rounded)" \
+    "$(jitter $drawn | rounded)"
+expect "the scale does not count" "$(jitter $drawn | rounded)" "$(jitter $drawn -D of="0 3 6" | rounded)"
+m=$(figure makespan schedules/serial.lua -D batches=12 -D stages=4)
+expect "no spread" "null 4000 $m $m $m" "$(jitter $drawn -D of="5 5 5")"
+expect "a tail's mean and deviation" True "$(python3 -c "
+import math, sys
+level, runs, mean, p95, worst = sys.argv[1].split()
+deviation = math.sqrt(12 * 4 * (1 + 4) * 5 / 3)
+print(abs(float(mean) - $m) < 4 * deviation / math.sqrt(4000) and abs(float(p95) - $m - 1.645 * deviation) < 0.1 * deviation)" \
+    "$(jitter $drawn -D of="0 0 4")")"
+
 # A seed always gives the same numbers, another seed others. compare reports what show does, in its own units.
 once="schedules/zbv.lua --jitter 10%"
 expect "the same seed gives the same figures" "$(json $once)" "$(json $once)"
@@ -80,9 +102,12 @@ expect "no jitter, no line" 0 "$("$PIANOLA" show schedules/1f1b.lua | grep -c ^j
 # trouble WANTED ARGS...
 trouble() { expect "${*:2}" "pianola: error: $1" "$("$PIANOLA" "${@:2}" 2>&1)"; }
 S=schedules/1f1b.lua
-trouble "--jitter 10: expected at least 0% and at most 100%, such as 10%" compare $S --jitter 10
-trouble "--jitter 101%: expected at least 0% and at most 100%, such as 10%" show $S --jitter 101%
-trouble "--jitter nan%: expected at least 0% and at most 100%, such as 10%" show $S --jitter nan%
+trouble "--jitter 10: expected at least 0% and at most 100%, such as 10%, or measured" compare $S --jitter 10
+trouble "--jitter 101%: expected at least 0% and at most 100%, such as 10%, or measured" show $S --jitter 101%
+trouble "--jitter nan%: expected at least 0% and at most 100%, such as 10%, or measured" show $S --jitter nan%
+trouble "--jitter measured: no cluster says how times of jobs vary; \`pianola diff --fit\` writes one that does, for --cluster" \
+    show $S --jitter measured
+trouble "--jitter measured: only show and compare take it; give a level, such as 10%" optimal $S --jitter measured
 trouble "--runs 0: expected a whole number of at least 1" show $S --jitter 1% --runs 0
 trouble "--jitter: --format tsv has no figures; formats with figures are grid, json or html" show $S --jitter 1% --format tsv
 trouble "--jitter and --measured exclude each other: a measurement has its own noise" show $S --jitter 1% --measured run.tsv

@@ -71,6 +71,12 @@ expect "the fitted speed if the prediction is in seconds" \
 
 # ---- fitted costs fed back ----
 
+same_ends() { # TIMELINE TIMELINE TOLERANCE
+    paste "$1" "$2" | awk -F '\t' -v most="$3" '
+        NR > 1 && $4 > last { last = $4 }
+        NR > 1 && ($4 - $14 > worst || $14 - $4 > worst) { worst = $4 > $14 ? $4 - $14 : $14 - $4; at = $0 }
+        END { print worst <= most * last ? "same" : worst / last ": " at }'
+}
 # Prints schedule arguments: the fit predicts the hidden costs up to its six digits.
 fed_back() { # NAME TOLERANCE ARGUMENTS...
     local name=$1 most=$2
@@ -79,10 +85,7 @@ fed_back() { # NAME TOLERANCE ARGUMENTS...
     measure "$room/h.tsv" 6 0 1 >"$room/m.tsv"
     answers 1 "$@" $G "$room/m.tsv" --fit "$room/fit.lua"
     tsv "$@" $G --cluster "$room/fit.lua" >"$room/f.tsv"
-    expect "$name: fitted and hidden costs give the same end times" "same" "$(paste "$room/h.tsv" "$room/f.tsv" | awk -F '\t' -v most="$most" '
-        NR > 1 && $4 > last { last = $4 }
-        NR > 1 && ($4 - $14 > worst || $14 - $4 > worst) { worst = $4 > $14 ? $4 - $14 : $14 - $4; at = $0 }
-        END { print worst <= most * last ? "same" : worst / last ": " at }')"
+    expect "$name: fitted and hidden costs give the same end times" "same" "$(same_ends "$room/h.tsv" "$room/f.tsv" "$most")"
     answers 1 "$@" $G --cluster "$room/fit.lua" "$room/m.tsv" --json
     expect "$name: the fit predicts the measured makespan" "1" "$(awk -F '[ ,:]+' '$2 == "\"makespan\"" { x = $9 / $5; print (x * x < 1e-8 ? 1 : $0); exit }' "$room/out")"
 }
@@ -93,6 +96,34 @@ fed_back zb_h1 1e-3 schedules/zb_h1.lua
 fed_back ddp 1e-3 schedules/ddp.lua -D bucket=1000000000000
 sed 's/^return schedule {/&\n  bucket = math.huge,/' schedules/lpp.lua >"$room/lpp.lua"
 fed_back lpp 3e-3 "$room/lpp.lua"
+
+# Ranks that are threads on two cores. A message's CPU time is the receiver's; a collective's is divided among its
+# members. Each operation of a collective has a line of its own.
+cat >"$room/hidden.lua" <<'L'
+local bandwidth = { ALL_GATHER = 3e8, REDUCE_SCATTER = 1e8, ALL_REDUCE = 2e8 }
+return cluster {
+  flops = 2e9, cores = 2, serial = true, handoff = 1e-4, link = function() return 1e-4, 5e8 end,
+  collective = function(op, n) if bandwidth[op] then return 1e-5, bandwidth[op] * n end end,
+}
+L
+threads() { # TIMELINE: adds CPU times
+    awk -F '\t' -v OFS='\t' '
+        NR == 1 { print $0, "cpu", "cores", "handoff"; next }
+        FNR == NR { if ($3 ~ /,/) { members[$3] = gsub(/,/, ",", $3) + 1 } }
+        FNR != NR && FNR > 1 { print $0, $6 ~ /^SEND/ ? 0 : ($5 - $4) / ($3 ~ /,/ ? gsub(/,/, ",", $3) + 1 : 1), 2, 1e-4 }
+    ' CONVFMT=%.15g OFMT=%.15g "$1" "$1"
+}
+# Turns follow ties, which six digits may break otherwise. So durations are compared, not ends.
+for schedule in 1f1b zbv ddp fsdp zero1; do
+    tsv schedules/$schedule.lua $G --cluster "$room/hidden.lua" >"$room/h.tsv"
+    measure "$room/h.tsv" 6 0 1 >"$room/m.tsv"
+    threads "$room/m.tsv" >"$room/t.tsv"
+    timeout 60 "$PIANOLA" diff schedules/$schedule.lua $G "$room/t.tsv" --fit "$room/fit.lua" >"$room/out"
+    tsv schedules/$schedule.lua $G --cluster "$room/fit.lua" >"$room/f.tsv"
+    expect "$schedule: costs fitted to threads give the same durations" "same" "$(paste "$room/h.tsv" "$room/f.tsv" | awk -F '\t' '
+        NR > 1 { d = ($4 - $3) - ($14 - $13); if (d * d > 1e-8 * ($4 - $3) ^ 2 || $5 != $15) { wrong++; at = $0 } }
+        END { print wrong ? wrong " of " NR - 1 ", such as " at : "same" }')"
+done
 
 # Unmeasured stages are costed by FLOP; costs for other stages are refused.
 tsv schedules/1f1b.lua $G --cluster "$room/wide.lua" >"$room/h.tsv"
