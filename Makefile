@@ -11,7 +11,9 @@ CFLAGS ?= -O2 -g
 # Sanitized builds compile faster with -O1, but gcc's warnings of truncated text are then often wrong.
 HOT := -O3
 ASAN := B=build/asan HOT= SAN='-O1 -Wno-format-truncation -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer'
-TSAN := B=build/tsan HOT= SAN='-O1 -Wno-format-truncation -fsanitize=thread'
+# The compiler has no threads, so only the runtime is instrumented for races between them.
+TSAN := B=build/tsan COMPILER=build HOT= SAN='-O1 -Wno-format-truncation -fsanitize=thread'
+COMPILER = $(B)
 FUZZ := B=build/fuzz CC=clang SAN='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -DFUZZING'
 
 # -fno-math-errno lets sqrt and friends become instructions; -ffast-math would let sums differ between machines.
@@ -20,7 +22,7 @@ BLAS := openblas$(if $(filter x86_64,$(shell uname -m)), libxsmm)
 LIBS = $$(pkg-config --libs lua5.4 $(BLAS) libpcre2-8 libutf8proc) -lm -pthread
 # compiler/page/ is built by page.mk.
 SOURCES := $(filter-out compiler/page/%,$(wildcard compiler/*/*.c compiler/*/*/*.c)) $(filter-out %/comm_mpi.c %/rank_main.c,$(wildcard runtime/*/*.c))
-LIBRARY := $(patsubst %.c,$(B)/obj/%.o,$(filter-out compiler/cli/main.c,$(SOURCES)))
+LIBRARY := $(patsubst runtime/%.c,$(B)/obj/runtime/%.o,$(patsubst compiler/%.c,$(COMPILER)/obj/compiler/%.o,$(filter-out compiler/cli/main.c,$(SOURCES))))
 UNITS := $(patsubst tests/%.c,%,$(wildcard tests/unit/*.c tests/house/guard/*.c))
 HELPERS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/support/*.c tests/judges/*.c))
 
@@ -56,7 +58,7 @@ deps:
 # Units that PyTorch has compiled import aoti.c's functions from the program that opens them.
 AOTI = $(addprefix -Wl$(comma)-u$(comma)aoti_,run torch_cpu_mm_out torch_cpu__scaled_dot_product_flash_attention_for_cpu) \
     -Wl,--export-dynamic-symbol='aoti_*'
-$(B)/pianola: $(B)/obj/compiler/cli/main.o $(B)/libpianola.a
+$(B)/pianola: $(COMPILER)/obj/compiler/cli/main.o $(B)/libpianola.a
 	$(CC) $(FLAGS) $(AOTI) -o $@ $^ $(LIBS)
 
 $(B)/libpianola.a: $(LIBRARY)
@@ -350,7 +352,7 @@ bless: build/pianola
 	BLESS=1 tests/proof/verify/test.sh
 asan:
 	$(MAKE_ALL) $(ASAN) build/asan/pianola
-tsan:
+tsan: build/pianola
 	$(MAKE_ALL) $(TSAN) build/tsan/pianola
 
 include tests/gpu/device/gpu.mk compiler/page/page.mk

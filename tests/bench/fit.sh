@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Measures how well costs that `diff --fit` takes from a run predict it: all ranks as threads on this machine's cores.
 # For each schedule, fits the even ones of a run's last steps, and compares the prediction with the odd ones: makespan,
-# and each rank's work. With a core for each rank, predictions of schedules differ: then runs pairs whose predictions
-# differ by 5 % or more in turn, and counts those in which the faster prediction is the faster run.
+# and each rank's work. With a core for each rank, predictions of schedules differ: then runs and fits pairs in turn, and
+# counts those, of the pairs predicted to differ by 5 % or more, in which the faster prediction is the faster run.
 # Usage: tests/bench/fit.sh, on a machine that does nothing else
 cd "$(dirname "$0")/../.." || exit 2
 room=$(mktemp -d)
@@ -21,17 +21,21 @@ makespan() {
     build/pianola show "schedules/$1.lua" "${model[@]}" --measured "$2" --json >"$room/shown" && figure makespan "$room/shown"
 }
 
-# Measures and fits all schedules, and prints a line for each.
+# Measures, fits the even ones of the last steps, and leaves the odd ones.
+fit() { # SCHEDULE
+    measure "$1" "$room/$1.tsv"
+    for odd in 0 1; do
+        awk -F'\t' -v odd=$odd 'NR == 1 || $1 % 2 == odd' "$room/$1.tsv" >"$room/$1.$odd.tsv"
+    done
+    build/pianola diff "schedules/$1.lua" "$room/$1.0.tsv" "${model[@]}" --fit "$room/$1.lua" >/dev/null
+    [ -s "$room/$1.lua" ] && build/pianola show "schedules/$1.lua" "${model[@]}" --cluster "$room/$1.lua" --json >"$room/$1.json"
+}
+
+# Prints a line for each schedule.
 fit_all() {
-    local name odd
+    local name
     for name in "${schedules[@]}"; do
-        measure "$name" "$room/$name.tsv"
-        for odd in 0 1; do
-            awk -F'\t' -v odd=$odd 'NR == 1 || $1 % 2 == odd' "$room/$name.tsv" >"$room/$name.$odd.tsv"
-        done
-        build/pianola diff "schedules/$name.lua" "$room/$name.0.tsv" "${model[@]}" --fit "$room/$name.lua" >/dev/null
-        [ -s "$room/$name.lua" ] || exit 1
-        build/pianola show "schedules/$name.lua" "${model[@]}" --cluster "$room/$name.lua" --json >"$room/$name.json" || exit 1
+        fit "$name" || exit 1
         build/pianola show "schedules/$name.lua" "${model[@]}" --cluster "$room/$name.lua" --format tsv >"$room/$name.predicted" || exit 1
         # the largest error of a rank's work: CPU seconds in the held-out steps against the prediction's
         awk -F'\t' -v what="$name" -v p="$(figure makespan "$room/$name.json")" -v m="$(makespan "$name" "$room/$name.1.tsv")" '
@@ -50,34 +54,41 @@ fit_all() {
                     1e3 * p, 1e3 * m, 100 * worst, what }' "$room/$name.predicted" "$room/$name.1.tsv"
     done
 }
+summary() { # RANKS
+    awk -v ranks="$1" '{ e = $1 < 0 ? -$1 : $1; two += e <= 2; split($0, part, "within "); three += part[2] + 0 <= 3 } END {
+        printf "costs fitted to a run of %s: makespan of held-out steps within 2 %% in %d of %d, the work of each rank within 3 %% in %d\n",
+            ranks, two, NR, three }'
+}
 fit_all | tee "$room/own"
 [ -s "$room/own" ] || exit 1
-awk '{ e = $1 < 0 ? -$1 : $1; two += e <= 2; split($0, part, "within "); three += part[2] + 0 <= 3 } END {
-    printf "costs fitted to a run: makespan of held-out steps within 2 %% in %d of %d, the work of each rank within 3 %% in %d\n",
-        two, NR, three }' "$room/own"
+summary "4 to 8 ranks" <"$room/own"
 
+# Pairs take turns, and are fitted in the turn in the middle, so that the machine is as fast for the fits as for the
+# measurements.
 model+=(-D workers=2 -D batches=4)
-fit_all >/dev/null
+fit_all | tee "$room/own"
+summary "2 ranks" <"$room/own"
 right=0 pairs=0
 for ((i = 0; i < ${#schedules[@]}; i++)); do
     for ((j = i + 1; j < ${#schedules[@]}; j++)); do
         a=${schedules[i]} b=${schedules[j]}
-        sign=$(awk -v x="$(figure makespan "$room/$a.json")" -v y="$(figure makespan "$room/$b.json")" \
-            'BEGIN { r = x / y; print (r > 1.05 ? 1 : r < 1 / 1.05 ? -1 : 0) }')
-        ((sign != 0 && pairs < ${PAIRS:-40})) || continue
         : >"$room/a" && : >"$room/b"
         for turn in 1 2 3; do
             for side in a b; do
-                measure "${!side}" "$room/turn.tsv"
-                makespan "${!side}" "$room/turn.tsv" >>"$room/$side"
+                name=${!side}
+                if [ $turn = 2 ]; then fit "$name"; else measure "$name" "$room/$name.1.tsv"; fi
+                makespan "$name" "$room/$name.1.tsv" >>"$room/$side"
             done
         done
-        x=$(sort -g "$room/a" | sed -n 2p) y=$(sort -g "$room/b" | sed -n 2p)
+        read -r x y sign < <(awk -v x="$(figure makespan "$room/$a.json")" -v y="$(figure makespan "$room/$b.json")" \
+            'BEGIN { r = x / y; print 1e3 * x, 1e3 * y, (r > 1.05 ? 1 : r < 1 / 1.05 ? -1 : 0) }')
+        [ "$sign" != 0 ] || continue
+        was=$(sort -g "$room/a" | sed -n 2p) is=$(sort -g "$room/b" | sed -n 2p)
         pairs=$((pairs + 1))
-        if awk -v x="$x" -v y="$y" -v s="$sign" 'BEGIN { exit !((x > y) == (s > 0)) }'; then
+        if awk -v a="$was" -v b="$is" -v s="$sign" 'BEGIN { exit !((a > b) == (s > 0)) }'; then
             right=$((right + 1))
         else
-            echo "predicted otherwise than measured: $a $x s, $b $y s"
+            echo "predicted otherwise than measured: $a $x ms, measured $was s; $b $y ms, measured $is s"
         fi
     done
 done

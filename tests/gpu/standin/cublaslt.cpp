@@ -176,6 +176,21 @@ static void bias_gradient(const problem &p, const std::vector<float> &a, const s
     }
 }
 
+/* Adds rows [from, to) of the products to each of m sums, in order. Four at a time, for fewer loads and stores. */
+__attribute__((optimize("O3"))) static void add_products(float *__restrict sum, const float *__restrict a,
+                                                         const float *__restrict b, uint64_t m, uint64_t from,
+                                                         uint64_t to) {
+    for (; from + 4 <= to; from += 4) {
+        const float *a0 = a + from * m, *a1 = a0 + m, *a2 = a1 + m, *a3 = a2 + m;
+        float b0 = b[from], b1 = b[from + 1], b2 = b[from + 2], b3 = b[from + 3];
+        for (uint64_t i = 0; i < m; i++)
+            sum[i] = sum[i] + a0[i] * b0 + a1[i] * b1 + a2[i] * b2 + a3[i] * b3;
+    }
+    for (; from < to; from++)
+        for (uint64_t i = 0; i < m; i++)
+            sum[i] += a[i + from * m] * b[from];
+}
+
 static void multiply(const problem &p) {
     std::vector<float> a(p.m * p.k), b(p.k * p.n), sum(p.m), piece(p.m);
     for (uint64_t k = 0; k < p.k; k++)
@@ -188,9 +203,7 @@ static void multiply(const problem &p) {
         std::fill(sum.begin(), sum.end(), 0.0f);
         for (uint64_t part = 0; part < p.pieces; part++) {
             std::fill(piece.begin(), piece.end(), 0.0f);
-            for (uint64_t k = p.k * part / p.pieces; k < p.k * (part + 1) / p.pieces; k++)
-                for (uint64_t i = 0; i < p.m; i++)
-                    piece[i] += a[i + k * p.m] * b[k + j * p.k];
+            add_products(piece.data(), a.data(), &b[j * p.k], p.m, p.k * part / p.pieces, p.k * (part + 1) / p.pieces);
             for (uint64_t i = 0; i < p.m; i++) {
                 if (p.rounds)
                     put(&piece[i], p.e.type, 0, piece[i]);

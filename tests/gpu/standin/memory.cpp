@@ -107,6 +107,7 @@ void check_inside(const void *p, const char *what) {
 
 /* ---- accesses to device memory ---- */
 
+enum { AT_ONCE = 256 << 10 }; /* bytes that a fault opens where nobody asks which pages work touches */
 static struct {
     const work *now; /* work that runs, or null */
     pthread_t by;
@@ -153,8 +154,16 @@ static void fault(int, siginfo_t *info, void *context) {
     if (!ours || !within)
         broken("MEMORY", "%s %s at byte %td of an allocation of %zu bytes of %s memory", who, does, at - a->at,
                a->bytes, a->kind == PINNED ? "pinned" : "device");
-    mprotect(start, page, write ? PROT_READ | PROT_WRITE : PROT_READ);
-    watched.pages.push_back({start, page, write});
+    if (the().pages) {
+        mprotect(start, page, write ? PROT_READ | PROT_WRITE : PROT_READ);
+        watched.pages.push_back({start, page, write});
+        return;
+    }
+    uintptr_t piece = (uintptr_t)start / AT_ONCE * AT_ONCE; /* the rest of a piece is likely to follow */
+    char *from = std::max((char *)piece, a->map + page),
+         *to = std::min((char *)piece + AT_ONCE, a->map + a->mapped - page);
+    mprotect(from, (size_t)(to - from), PROT_READ | PROT_WRITE);
+    watched.pages.push_back({from, (size_t)(to - from), true});
 }
 
 /* Gives the thread a signal stack, because a kernel's fibers have small stacks. */
