@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from .build import DIMS, KNOWN, MACHINES, MOST_INPUTS, MOST_OUTPUTS, Builder
 from .cut import ExportError, compiling, cut, evaluating, logits_of
+from .inputs import find_varying
 from .split import split
 from .unit import build_unit, fingerprint, given_values, largest_error, run_traced
 from .write import Export, frozen_fields, write
@@ -22,13 +23,8 @@ MOST_PARAMETERS, LONGEST_NAME = 32, 63  # of a unit
 TOLERANCE = 1e-4  # of compiled code, against autograd
 
 
-def check_part(part, graphs, inputs, tokens):
+def check_part(part, graphs):
     where = part.where or part.name
-    if any(inputs.get(n) is tokens for n in graphs.constants):
-        raise ExportError(
-            f"{where}: reads the tokens themselves, besides their vectors, for example to find padding; only the"
-            " token table may read them"
-        )
     y = graphs.graphs["forward"].module.graph.output_node().args[0][0].meta["val"]
     for what, t in ("input", part.x), ("output", y):
         if t.dtype != torch.float32:
@@ -117,10 +113,13 @@ def shortened(part, graphs, prefix):
 class Exporter:
     """Makes units of a model's parts, each distinct one once, and lists the layers."""
 
-    def __init__(self, model, inputs, found, tell):
-        self.model, self.inputs, self.tokens, self.tell = model, inputs, found.tokens, tell
+    def __init__(self, model, batch, varying, found, tell):
+        self.model, self.batch, self.tokens, self.tell = model, batch, found.tokens, tell
         self.units, self.layers, self.owners, self.weights = {}, [], {}, {}
-        self.y = F.embedding(self.tokens, model.get_parameter(found.table).detach())  # the last part's
+        turned = {n: v.turned() for n, v in varying.items()}
+        self.inputs = [{v.side: v.values for v in both.values()} for both in (varying, turned)]
+        table = model.get_parameter(found.table).detach()
+        self.y = [F.embedding(inputs["tokens"], table) for inputs in self.inputs]  # the last part's, of each batch
         self.drops = False  # a part before it
         self.add_ends(found)
 
@@ -139,9 +138,8 @@ class Exporter:
         where = found.output.removesuffix(".weight")
         bias, frozen = str(bool(found.bias)).lower(), frozen_fields(self.model.get_parameter(found.output))
         linear = f'linear {{ width = {found.vocab}, bias = {bias}, hf = "{where}"{frozen} }}'
-        self.y = F.linear(
-            self.y, *[self.model.get_parameter(n).detach() for n in (found.output, *found.bias)]
-        )
+        parameters = [self.model.get_parameter(n).detach() for n in (found.output, *found.bias)]
+        self.y = [F.linear(y, *parameters) for y in self.y]
         self.layers.append(("unembedding {}" if found.tied else linear, None))
 
     def add_part(self, builder, part):
@@ -152,7 +150,7 @@ class Exporter:
         for n, p in graphs.parameters.items():
             check_parameter(where, n, p, trained, self.owners)
             self.weights[f"{part.where}.{n}" if part.where else n] = p
-        check_part(part, graphs, self.inputs, self.tokens)
+        check_part(part, graphs)
         self.pass_through(part, graphs, where)
         prefix = part.where or prefix_of(list(graphs.parameters))
         part, graphs = shortened(part, graphs, "" if part.where else prefix)
@@ -174,13 +172,24 @@ class Exporter:
         """Computes, without dropout, what a part makes of the output of the parts before it. Compares that
         output with the part's input in the model."""
         if not self.drops:
-            check_value(f"{where}: its input differs", part.x, self.y)
+            check_value(f"{where}: its input differs", part.x, self.y[0])
         validate = graphs.graphs.get("validate", graphs.graphs["forward"])
-        # Pianola passes memory on, and knows no strides.
-        x = self.y.as_strided(part.x.shape, part.x.stride())
-        y = run_traced(validate, given_values(dataclasses.replace(part, x=x), graphs))[0]
-        self.y = y.as_strided((y.numel(),), (1,)).view(y.shape)
+        for i, inputs in enumerate(self.inputs):
+            # Pianola passes memory on, and knows no strides.
+            x = self.y[i].as_strided(part.x.shape, part.x.stride())
+            y = run_traced(validate, given_values(dataclasses.replace(part, x=x, inputs=inputs), graphs))[0]
+            self.y[i] = y.as_strided((y.numel(),), (1,)).view(y.shape)
         self.drops |= "validate" in graphs.graphs
+
+    def check_logits(self, found):
+        """Compares the logits with the model's, of the batch and of its inputs in reverse order."""
+        check_value("the model's logits in eval mode differ", found.logits[0], self.y[0])
+        if not found.logits[1].isnan().any():
+            check_value(
+                "with the tokens and inputs of the batch in reverse order, the model's logits differ",
+                found.logits[1],
+                self.y[1],
+            )
 
     def check_left_out(self):
         """Returns the names of parameters that no part has. Refuses them if they are trained."""
@@ -188,7 +197,7 @@ class Exporter:
         trained = {n: p for n, p in left.items() if p.requires_grad}
         if trained:
             with compiling(), evaluating(self.model):
-                logits = logits_of(self.model(**self.inputs))
+                logits = logits_of(self.model(**self.batch))
             gradients = torch.autograd.grad(logits.sum(), list(trained.values()), allow_unused=True)
             lost = [n for n, g in zip(trained, gradients) if g is not None]
             if lost:
@@ -206,6 +215,14 @@ def check_value(what, wanted, got):
             f"{what} by {error:.1e} from what the exported units compute; move what the model computes between"
             " layers, or sets before it calls them, into the layers; only dropout may differ in training mode"
         )
+
+
+def check_read(varying, units):
+    """Refuses inputs that no unit reads."""
+    read = {n for unit in units for n in unit.side}
+    for n, v in varying.items():
+        if v.side not in read | {"tokens"}:
+            raise ExportError(f"input {n}: nothing in the model depends on it; leave it out")
 
 
 def check_request(machine, batch, device):
@@ -246,11 +263,12 @@ def make_builder(folder, machine, device):
     return Builder(folder, machine)
 
 
-def export(model, layers, batch, out, machine="x86-64-v3", quiet=False, device="cpu"):
+def export(model, layers, batch, out, machine="x86-64-v3", quiet=False, device="cpu", inputs=None):
     """Exports a language model. layers: the path of the list of its repeated layers. batch: the arguments of
     a call, by name, whose tokens have the shape of a microbatch. out: the folder to write. machine: the
-    processors that will run it. device: "cuda" for GPUs like this machine's instead. The model stays on the
-    CPU. The loss is the cross-entropy of the logits."""
+    processors that will run it. device: "cuda" for GPUs like this machine's instead. inputs: the names of the
+    arguments besides the tokens that differ from microbatch to microbatch, and for each how many values its
+    integers may have, or None. The model stays on the CPU. The loss is the cross-entropy of the logits."""
     began = time.time()
 
     def tell(text):
@@ -260,13 +278,16 @@ def export(model, layers, batch, out, machine="x86-64-v3", quiet=False, device="
     check_request(machine, batch, device)
     if getattr(getattr(model, "config", None), "use_cache", False):
         model.config.use_cache = False
-    found = cut(model, layers, batch)
+    varying = find_varying(batch, inputs or {})
+    if device == "cuda" and any(v.values.numel() % 4 for v in varying.values()):
+        raise ExportError("on GPUs, rows x context must be a multiple of 4, so that inputs begin at multiples of 16 bytes")
+    found = cut(model, layers, batch, varying)
     check_ends(model, found)
     tell(f"cut into {len(found.parts)} parts; tokens: {found.table}; output: {found.output}")
-    constant = [n for n, v in batch.items() if v is not found.tokens]
+    constant = [n for n in batch if n not in varying]
     if constant:
         tell(f"constants, with the values in the batch: {', '.join(constant)}")
-    exporter = Exporter(model, batch, found, tell)
+    exporter = Exporter(model, batch, varying, found, tell)
     with tempfile.TemporaryDirectory() as folder:
         builder = make_builder(folder, machine, device)
         for part in found.parts:
@@ -274,7 +295,8 @@ def export(model, layers, batch, out, machine="x86-64-v3", quiet=False, device="
                 exporter.add_output(found)
             elif part != "table":
                 exporter.add_part(builder, part)
-        check_value("the model's logits in eval mode differ", found.logits, exporter.y)
+        exporter.check_logits(found)
+        check_read(varying, exporter.units.values())
         left_out = exporter.check_left_out()
         names = {id(p): n for n, p in model.named_parameters()}
         weights = {names[id(p)]: p.detach().contiguous().clone() for p in exporter.weights.values()}
@@ -284,6 +306,7 @@ def export(model, layers, batch, out, machine="x86-64-v3", quiet=False, device="
                 builder.machine,
                 builder.gpu,
                 *exporter.tokens.shape,
+                [v for v in varying.values() if v.side != "tokens"],
                 found,
                 frozen_fields(model.get_parameter(found.table)),
                 list(exporter.units.values()),

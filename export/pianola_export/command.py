@@ -4,6 +4,7 @@ import argparse
 import importlib.util
 import inspect
 import pathlib
+import re
 import sys
 
 import torch
@@ -67,6 +68,14 @@ def find_layers(model):
     return best[0]
 
 
+def named_input(text):
+    """Reads NAME=N of --input."""
+    name, _, below = text.partition("=")
+    if not name or not re.fullmatch("[1-9][0-9]*", below):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=N, such as position_ids=128")
+    return name, int(below)
+
+
 def main(arguments=None):
     parser = argparse.ArgumentParser("pianola-export", description=HELP)
     parser.add_argument("model", metavar="MODEL")
@@ -77,6 +86,15 @@ def main(arguments=None):
         "--layers",
         metavar="PATH",
         help="the list of repeated layers, such as model.layers; by default the longest one",
+    )
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        type=named_input,
+        metavar="NAME=N",
+        help="an argument of the model that differs from microbatch to microbatch: integers from 0 to N - 1, one for"
+        " each token, such as position_ids=128; may be given several times",
     )
     parser.add_argument(
         "--device",
@@ -104,13 +122,18 @@ def main(arguments=None):
             model, name = from_folder(pathlib.Path(args.model))
         else:
             raise ExportError(f"{args.model}: no such file or folder; models are not downloaded")
+        inputs = dict(args.input)
+        batch = {name: torch.zeros(args.rows, args.context, dtype=torch.long)}
+        for n, below in inputs.items():  # a mask's first token counts
+            batch[n] = (torch.arange(1, args.context + 1) % below).repeat(args.rows, 1)
         export(
             model,
             args.layers or find_layers(model),
-            {name: torch.zeros(args.rows, args.context, dtype=torch.long)},
+            batch,
             args.output,
             args.machine or "x86-64-v3",
             device=args.device,
+            inputs=inputs,
         )
     except ExportError as e:
         print(f"pianola-export: error: {e}", file=sys.stderr)

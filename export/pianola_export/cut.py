@@ -6,7 +6,8 @@ import dataclasses
 
 import torch
 import torch.compiler
-from torch.func import functional_call
+from torch import fx
+from torch.func import functional_call, functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
@@ -32,13 +33,15 @@ def not_traced(where, error):
 
 @dataclasses.dataclass
 class Part:
-    """A function of one tensor: function(x, *constants, *parameters) -> y. where: its module's path, for
-    messages. constants, parameters: by their names in the model, without `where` for a layer."""
+    """A function of one tensor: function(x, *inputs, *constants, *parameters) -> y. where: its module's path, for
+    messages. inputs: what else differs from microbatch to microbatch, as it lies in Pianola's memory, by the names in
+    a unit's `side`. constants, parameters: by their names in the model, without `where` for a layer."""
 
     name: str
     where: str
     function: object
     x: torch.Tensor
+    inputs: dict
     constants: dict
     parameters: dict
 
@@ -53,7 +56,7 @@ class Cut:
     vocab: int
     width: int
     parts: list  # of Part, or "table", or "output"
-    logits: torch.Tensor  # the model's, in eval mode
+    logits: list  # the model's in eval mode, of each batch
 
 
 def bound(args, kwargs, *names):
@@ -158,29 +161,46 @@ class Call:
             "layers cannot be exported: move it into one of them"
         )
 
-    def sides(self):
-        return {self.names[i]: self.leaves[i] for i in self.places[1:]}
-
-    def names_of_sides(self):
-        return [self.names[i] for i in sorted(self.places[1:])]
-
     def again(self, tensors):
+        """Returns the arguments with other tensors, by place."""
         leaves = list(self.leaves)
-        for i, t in zip(self.places, tensors):
+        for i, t in tensors.items():
             leaves[i] = t
         return pytree.tree_unflatten(leaves, self.spec)
 
 
+def computing(gm, results):
+    """Returns a module that computes some nodes of a graph from the graph's inputs and from constants, and the
+    constants by name."""
+    graph, copies, constants, wanted, stack = fx.Graph(), {}, {}, set(), list(results)
+    while stack:
+        n = stack.pop()
+        if n not in wanted:
+            wanted.add(n)
+            stack += n.all_input_nodes
+    for n in gm.graph.find_nodes(op="placeholder"):
+        copies[n] = graph.placeholder(n.name)
+    for n in gm.graph.nodes:
+        if n in wanted and n.op == "get_attr":
+            constants.setdefault(n.target, getattr(gm, n.target).detach())
+            copies[n] = graph.placeholder(n.name)
+    names = [n.target for n in gm.graph.nodes if n in wanted and n.op == "get_attr"]
+    for n in gm.graph.nodes:
+        if n in wanted and n not in copies:
+            copies[n] = graph.node_copy(n, lambda m: copies[m])
+    graph.output(tuple(copies[n] for n in results))
+    return fx.GraphModule(torch.nn.Module(), graph), {n: constants[n] for n in names}
+
+
 class Cutter:
-    def __init__(self, model, path, inputs):
-        self.model, self.path, self.inputs = model, path, inputs
+    """batch: the arguments of a call. varying: the arguments that differ from microbatch to microbatch, by name, the
+    tokens first."""
+
+    def __init__(self, model, path, batch, varying):
+        self.model, self.path, self.inputs, self.varying = model, path, batch, varying
+        self.constants = {n: t for n, t in batch.items() if n not in varying}
         self.layers = self.find_layers()
-        self.tokens = next((v for v in inputs.values() if not v.is_floating_point() and v.dim() == 2), None)
-        if self.tokens is None:
-            raise ExportError(
-                "the batch has no tokens: an integer tensor, rows x context. Models of other inputs "
-                "cannot be exported yet"
-            )
+        self.tokens = next(iter(varying.values())).argument
         self.names = {id(p): n for n, p in model.named_parameters()}
         inside = {id(p) for layer in self.layers for p in layer.parameters()}
         self.outer = {n: p for n, p in model.named_parameters() if id(p) not in inside}
@@ -313,11 +333,11 @@ class Cutter:
         """Returns the part that the model computes, outside of its layers, from a tensor x. replace(x): a context
         in which the model computes with x, and with NaN in place of all that the part must not read. misread:
         the error if the part reads that. Returns None if the part computes nothing."""
-        constants = self.inputs | self.buffers
-        ids, x = list(self.inputs), dense(x)
+        constants = self.constants | self.buffers
+        ids, x = [*self.varying, *self.constants], dense(x)
 
         def function(x, *rest):
-            inputs, rest = rest[: len(ids)], rest[len(ids) :]
+            inputs, rest = self.arguments(rest[: len(ids)]), rest[len(ids) :]
             values = dict(zip([*self.buffers, *self.outer], rest))
             try:
                 with replace(x):
@@ -328,12 +348,22 @@ class Cutter:
         read = dense(x)
         version = read._version
         with torch.no_grad():
-            y = function(read, *constants.values(), *self.outer.values())
+            y = function(read, *self.stored().values(), *constants.values(), *self.outer.values())
         if y.isnan().any():
             raise ExportError(misread)
         if read._version != version:
-            return Part(name, "", lambda x, *rest: function(x.clone(), *rest), x, constants, self.outer)
-        return None if same(y, read) else Part(name, "", function, x, constants, self.outer)
+            return Part(
+                name, "", lambda x, *rest: function(x.clone(), *rest), x, self.stored(), constants, self.outer
+            )
+        return None if same(y, read) else Part(name, "", function, x, self.stored(), constants, self.outer)
+
+    def stored(self):
+        return {v.side: v.values for v in self.varying.values()}
+
+    def arguments(self, values):
+        """Returns the arguments of a call: those that differ, from what lies in memory, then the rest as it is."""
+        differ = [v.as_argument(t) for v, t in zip(self.varying.values(), values)]
+        return [*differ, *values[len(differ) :]]
 
     @contextlib.contextmanager
     def passing(self, x):
@@ -369,58 +399,82 @@ class Cutter:
         stack.enter_context(Watch(linear=self.counted(self.output_at, replace)))
         return stack
 
-    def layer(self, i, call):
-        layer, where = self.layers[i], f"{self.path}.{i}"
+    def layer(self, i, call, made):
+        """made: what trace_sides returns for this layer."""
+        layer, where, (compute, computed, more) = self.layers[i], f"{self.path}.{i}", made
         buffers, parameters = dict(layer.named_buffers()), dict(layer.named_parameters())
-        sides = call.sides()
-        trained = [n for n, t in sides.items() if t.requires_grad]
+        sides = {j: call.leaves[j] for j in call.places[1:] if j not in computed}
+        trained = [j for j, t in sides.items() if t.requires_grad]
         if trained:
             raise ExportError(
-                f"{where}: its argument {trained[0]} needs a gradient; only one tensor may flow from "
+                f"{where}: its argument {call.names[trained[0]]} needs a gradient; only one tensor may flow from "
                 "layer to layer"
             )
 
         def function(x, *rest):
-            args, kwargs = call.again([x, *rest[: len(sides)]])
+            inputs, rest = rest[: len(self.varying)], rest[len(self.varying) :]
+            more_values, rest = rest[: len(more)], rest[len(more) :]
+            tensors = dict(zip(computed, compute(*inputs, *more_values))) | dict(zip(sides, rest))
+            args, kwargs = call.again({call.places[0]: x} | tensors)
             values = dict(zip([*buffers, *parameters], rest[len(sides) :]))
             return first_of(functional_call(layer, values, tuple(args), kwargs))
 
-        constants = {f"argument {n}": t for n, t in sides.items()} | buffers
-        return Part("block", where, function, dense(call.leaves[call.places[0]]), constants, parameters)
+        constants = {f"inputs {n}": t for n, t in more.items()}
+        constants |= {f"argument {call.names[j]}": t for j, t in sides.items()} | buffers
+        x = dense(call.leaves[call.places[0]])
+        return Part("block", where, function, x, self.stored(), constants, parameters)
 
-    def check_sides(self, calls):
-        """Checks that what layers read besides x does not depend on the tokens, by tracing the model from
-        them."""
-        first, where = [c.places[0] for c in calls], ["the model"]
+    def trace_sides(self, calls):
+        """Traces what layers read besides x, from the inputs that differ from microbatch to microbatch. Returns, for
+        each layer, a module that computes the arguments which depend on those, the arguments' places, and the
+        constants that the module reads after the inputs."""
+        first, where, places = [c.places[0] for c in calls], ["the model"], []
 
-        def sides(tokens):
+        def sides(*values):
             found = []
+            places.clear()
 
             def before(i, args, kwargs):
                 where.append(f"{self.path}.{i}")
                 leaves = Call(args, kwargs).leaves
-                found.extend(v for j, v in enumerate(leaves) if isinstance(v, torch.Tensor) and j != first[i])
+                for j, v in enumerate(leaves):
+                    if isinstance(v, torch.Tensor) and j != first[i]:
+                        found.append(v)
+                        places.append((i, j))
 
+            inputs = dict(zip(self.varying, self.arguments(values))) | self.constants
             with torch.no_grad(), self.hooks(before, lambda *_: where.pop() and None):
-                self.model(**{k: tokens if v is self.tokens else v for k, v in self.inputs.items()})
+                self.model(**inputs)
             return found
 
         try:
             with compiling():
-                graph = make_fx(sides, tracing_mode="fake", _allow_non_fake_inputs=True)(self.tokens).graph
+                trace = make_fx(functionalize(sides), tracing_mode="fake", _allow_non_fake_inputs=True)
+                gm = trace(*self.stored().values())
         except Exception as e:
             raise not_traced(where[-1], e) from e
-        depends = {next(iter(graph.nodes))}
-        for n in graph.nodes:
+        depends = set(gm.graph.find_nodes(op="placeholder"))
+        for n in gm.graph.nodes:
             if not depends.isdisjoint(n.all_input_nodes):
                 depends.add(n)
-        names = [(i, name) for i, c in enumerate(calls) for name in c.names_of_sides()]
-        results = list(graph.nodes)[-1].args[0]
-        for (i, name), n in zip(names, results, strict=True):
-            if n in depends:
+        results = dict(zip(places, list(gm.graph.nodes)[-1].args[0], strict=True))
+        made = []
+        for i, call in enumerate(calls):
+            computed = [j for j in call.places[1:] if results.get((i, j)) in depends]
+            if {j for k, j in places if k == i} != set(call.places[1:]):
+                raise ExportError(f"{self.path}.{i}: gets other arguments when the model is traced; please report it")
+            compute, constants = computing(gm, [results[i, j] for j in computed])
+            self.check_computed(i, [call.names[j] for j in computed], constants)
+            made.append((compute, computed, constants))
+        return made
+
+    def check_computed(self, i, names, constants):
+        """Refuses arguments that are made of the inputs and of parameters: these may be trained."""
+        for n, p in self.model.named_parameters():
+            if p.requires_grad and any(t.data_ptr() == p.data_ptr() for t in constants.values()):
                 raise ExportError(
-                    f"{self.path}.{i}: its argument {name} depends on the tokens; only one tensor may flow "
-                    "from layer to layer, and what else a layer reads must be constant"
+                    f"{self.path}.{i}: its argument {', '.join(names)} depends on the tokens or the inputs, and on the"
+                    f" trained parameter {n}; only one tensor may flow from layer to layer: use {n} inside the layer"
                 )
 
     def cut(self):
@@ -432,14 +486,14 @@ class Cutter:
             call.take_first(x)
             x = first_of(output)
         self.first = calls[0].places[0]
-        self.check_sides(calls)
+        made = self.trace_sides(calls)
         table = embeddings[self.table_at][2]
         looked_up = F.embedding(self.tokens, table).detach()
         to_output = linears[self.output_at][0]
         parts = [
             "table",
             self.outside("embed", self.before_layers, looked_up, "embed: makes NaN"),
-            *[self.layer(i, call) for i, call in enumerate(calls)],
+            *[self.layer(i, *both) for i, both in enumerate(zip(calls, made))],
             self.outside(
                 "head",
                 lambda x: self.after_layers(x, lambda h, *_: reach(h)),
@@ -470,13 +524,17 @@ class Cutter:
             self.logits.shape[-1],
             table.shape[1],
             [p for p in parts if p is not None],
-            self.evaluated(),
+            [self.evaluated(batch) for batch in (self.inputs, self.turned())],
         )
 
-    def evaluated(self):
+    def turned(self):
+        """Returns the batch with the inputs that differ in another order."""
+        return self.inputs | {n: v.turned().argument for n, v in self.varying.items()}
+
+    def evaluated(self, batch):
         with torch.no_grad(), compiling(), evaluating(self.model):
-            return self.run(self.inputs).detach()
+            return self.run(batch).detach()
 
 
-def cut(model, layers, inputs):
-    return Cutter(model, layers, inputs).cut()
+def cut(model, layers, batch, varying):
+    return Cutter(model, layers, batch, varying).cut()

@@ -37,8 +37,8 @@ RANDOM = (
 @dataclasses.dataclass
 class Graph:
     """A graph. inputs: for each placeholder, what it is: ("x", None), ("dy", None), ("w", name), ("frozen",
-    name), ("constant", name), ("y", None), ("random", i), uniform numbers, or ("stash", i) and ("extra", i),
-    kept value number i. outputs: ("y", None), ("dx", None), ("dw", name), or kept values."""
+    name), ("input", name), ("constant", name), ("y", None), ("random", i), uniform numbers, or ("stash", i) and
+    ("extra", i), kept value number i. outputs: ("y", None), ("dx", None), ("dw", name), or kept values."""
 
     module: fx.GraphModule
     inputs: list
@@ -50,9 +50,11 @@ class Graph:
 @dataclasses.dataclass
 class Split:
     """A part's graphs, by name: forward, input, weight unless it trains no parameters, and validate, the
-    forward without dropout, if it has that. constants: their values."""
+    forward without dropout, if it has that. inputs: the names of the part's that it reads. constants: their
+    values."""
 
     graphs: dict
+    inputs: list
     constants: dict
     parameters: dict
 
@@ -95,7 +97,7 @@ def trace(part, gpu=False):
 
 def trace_with(part, kernels):
     x = dense(part.x).requires_grad_(True)
-    constants = [t.detach() for t in part.constants.values()]
+    constants = [t.detach() for t in (*part.inputs.values(), *part.constants.values())]
     parameters = [dense(p).requires_grad_(p.requires_grad) for p in part.parameters.values()]
     try:
         with compiling(), attention(kernels):
@@ -103,7 +105,7 @@ def trace_with(part, kernels):
                 lambda *a: (part.function(*a).clone(memory_format=torch.contiguous_format),),
                 (x, *constants, *parameters),
                 trace_joint=True,
-                decompositions=select_decomp_table(),
+                decompositions=select_decomp_table() | {aten.cumsum.default: cumsum},
             )
     except ExportError:
         raise
@@ -111,6 +113,7 @@ def trace_with(part, kernels):
         raise not_traced(part.where or part.name, e) from e
     kinds = [
         ("x", None),
+        *[("input", n) for n in part.inputs],
         *[("constant", n) for n in part.constants],
         *[("w" if p.requires_grad else "frozen", n) for n, p in part.parameters.items()],
         ("dy", None),
@@ -146,6 +149,13 @@ def drawn_before(graph, n):
     new.meta["val"] = value(n)
     n.replace_all_uses_with(new)
     return new
+
+
+def cumsum(x, dim, *, dtype=None):
+    """Sums by a mask, because Inductor calls PyTorch for cumulative sums."""
+    n = x.shape[dim]
+    x = x.to(dtype or (x.dtype if x.is_floating_point() else torch.int64)).movedim(dim, -1)
+    return torch.where(torch.ones(n, n, dtype=torch.bool).tril(), x.unsqueeze(-2), 0).sum(-1).movedim(-1, dim)
 
 
 # ---- views ----
@@ -191,16 +201,29 @@ class Splitter:
         self.at = {n: i for i, n in enumerate(self.nodes)}
         flat = torch.utils._pytree.tree_leaves(self.nodes[-1].args[0], is_leaf=lambda v: v is None)
         self.y, grads = flat[0].args[0], flat[1:]  # without the copy that tracing wants at the end
-        names = [None, *[None] * len(part.constants), *part.parameters]
+        names = [None, *[None] * (len(part.inputs) + len(part.constants)), *part.parameters]
         self.dx = grads[0]
         self.dw = {n: g for n, g in zip(names, grads) if n is not None and g is not None}
         if self.dx is None:
             raise ExportError(f"{part.where or part.name}: its output does not depend on its input")
+        self.free = self.find_free()
         self.stage = self.assign_stages()
         self.homes = self.find_homes()
 
+    def find_free(self):
+        """Returns the nodes that need no value of another graph: sources, and what is made of the unit's inputs and
+        of constants alone, such as a mask."""
+        free, made = set(), {n for n, kind in self.kind.items() if kind[0] == "input"}
+        for n in self.nodes:
+            if is_source(n):
+                free |= {n} if self.kind.get(n, ("constant",))[0] in ("input", "constant") else set()
+            elif free.issuperset(n.all_input_nodes) and not made.isdisjoint(n.all_input_nodes):
+                free.add(n)
+                made.add(n)
+        return free | {n for n in self.nodes if is_source(n)}
+
     def assign_stages(self):
-        """Returns 0, 1 or 2 for nodes that F, I or W computes. Views and sources are computed where they are
+        """Returns 0, 1 or 2 for nodes that F, I or W computes. Views and free nodes are computed where they are
         read."""
         forward = closure([self.y])
         inputs = closure([self.dx]) - forward
@@ -211,14 +234,14 @@ class Splitter:
         moved = {
             n
             for n in weights
-            if not is_view(n) and not is_source(n) and any(base_of(a) in own for a in n.all_input_nodes)
+            if not is_view(n) and n not in self.free and any(base_of(a) in own for a in n.all_input_nodes)
         }
         moved |= {n for n in weights if n.target is operator.getitem and n.args[0] in inputs}
         inputs |= closure(moved) - forward
         weights -= inputs
         stage = {}
         for number, nodes in enumerate((forward, inputs, weights)):
-            stage |= {n: number for n in nodes if not is_source(n) and n.op != "output"}
+            stage |= {n: number for n in nodes if n not in self.free and n.op != "output"}
         results = [n for n in self.nodes if n in stage and n.target is operator.getitem and not is_view(n)]
         return stage | {n: stage[n.args[0]] for n in results}
 
@@ -226,7 +249,7 @@ class Splitter:
         """Returns what each graph reads of earlier ones, as pairs (reading graph, node)."""
         pairs = [(s, a) for n, s in self.stage.items() if not is_view(n) for a in n.all_input_nodes]
         pairs += [(1, self.dx), *[(2, d) for d in self.dw.values()]]
-        return [(s, a) for s, a in pairs if not is_source(base_of(a)) and self.stage[base_of(a)] < s]
+        return [(s, a) for s, a in pairs if base_of(a) not in self.free and self.stage[base_of(a)] < s]
 
     def find_homes(self):
         """Returns, for each node that crosses, the node that is kept for it: its base, or, where only small
@@ -302,7 +325,7 @@ class Splitter:
                 elif m in kept and self.stage[base_of(m)] < stage:
                     enter(m, kept[m])
                 else:
-                    assert is_source(m) or is_view(m) or self.stage[m] == stage, (stage, m)
+                    assert m in self.free or is_view(m) or self.stage[m] == stage, (stage, m)
                     stack += [(a, False) for a in m.all_input_nodes]
             return order
 
@@ -364,12 +387,12 @@ class Splitter:
         }
         if self.dw:
             graphs["weight"] = self.build(2, [(("dw", n), d) for n, d in self.dw.items()], kept)
-        read = {n for g in graphs.values() for kind, n in g.inputs if kind == "constant"}
-        used = {n for g in graphs.values() for kind, n in g.inputs if kind in ("w", "frozen")} | set(self.dw)
+        read = {k for g in graphs.values() for k in g.inputs} | {("w", n) for n in self.dw}
         return Split(
             graphs,
-            {n: self.constants[n].detach() for n in self.constants if n in read},
-            {n: p for n, p in self.part.parameters.items() if n in used},
+            [n for n in self.part.inputs if ("input", n) in read],
+            {n: t.detach() for n, t in self.constants.items() if ("constant", n) in read},
+            {n: p for n, p in self.part.parameters.items() if not read.isdisjoint({("w", n), ("frozen", n)})},
         )
 
 
@@ -402,4 +425,5 @@ def split(part, model, gpu=False):
         }
         validate.inputs = [(k, name[n] if k == "constant" else n) for k, n in validate.inputs]
         result.graphs["validate"] = validate
+        result.inputs += [n for k, n in validate.inputs if k == "input" and n not in result.inputs]
     return result

@@ -26,6 +26,7 @@ class Unit:
     columns_in: int
     columns_out: int
     keeps: str
+    side: list
     stash: int
     extra: int
     work: list
@@ -52,6 +53,7 @@ def given_values(part, split):
     """Returns the values that a part's graphs start from, by kind."""
     return {
         ("x", None): part.x,
+        **{("input", n): t for n, t in part.inputs.items()},
         **{("constant", n): t for n, t in split.constants.items()},
         **{("w" if p.requires_grad else "frozen", n): dense(p) for n, p in split.parameters.items()},
     }
@@ -92,11 +94,12 @@ class Drawing(TorchDispatchMode):
 def by_autograd(part, dy, numbers):
     x = part.x.clone().requires_grad_(True)
     parameters = {n: p.detach().clone().requires_grad_(p.requires_grad) for n, p in part.parameters.items()}
+    others = [*part.inputs.values(), *part.constants.values()]
     with Drawing() as drawn, torch.no_grad():
-        part.function(x, *part.constants.values(), *parameters.values())
+        part.function(x, *others, *parameters.values())
     # The parts before this one draw first.
     with Drawing(numbers, len(drawn.states) - len(numbers)):
-        y = part.function(x, *part.constants.values(), *parameters.values())
+        y = part.function(x, *others, *parameters.values())
         y.backward(dy)
     return {
         ("y", None): y.detach(),
@@ -142,6 +145,12 @@ def parameter_offsets(parameters):
     return offsets
 
 
+def spaces_of(inputs):
+    """Returns the space of each input of a unit, by kind: enum aoti_space."""
+    named = [n for n in inputs if n != "tokens"]
+    return {("input", "tokens"): "tokens"} | {("input", n): f"input + {i}" for i, n in enumerate(named)}
+
+
 def bytes_of(t):
     flat = torch.as_strided(t, (nbytes(t) // t.element_size(),), (1,)).contiguous()
     return bytes(flat.view(torch.uint8).numpy()) if t.numel() else b""
@@ -174,7 +183,7 @@ def build_unit(builder: Builder, name, part, split):
     library = builder.library(name, codes, blob(spaces["constant"], offsets, values, total["constant"]))
     opened = builder.open(name, library)
     wanted = by_autograd(part, values["dy", None], [values[k] for k in spaces["random"]])
-    planned, computed = {}, {}
+    planned, computed, space_of = {}, {}, spaces_of(split.inputs)
     for op, graph in graphs.items():
         expected = run_traced(graph, values)
         tensors = [(values[k], offsets.get(k, 0)) for k in graph.inputs]
@@ -183,7 +192,7 @@ def build_unit(builder: Builder, name, part, split):
             wanted["y", op], computed["y", op] = *expected, *recorded.results
         else:
             computed.update(zip(graph.outputs, recorded.results))
-        inputs = [(k[0], offsets.get(k, 0), values[k]) for k in graph.inputs]
+        inputs = [(space_of.get(k, k[0]), offsets.get(k, 0), values[k]) for k in graph.inputs]
         outputs = [(k[0], offsets.get(k, 0), nbytes(values[k]), k in graph.products) for k in graph.outputs]
         planned[op] = plan(f"{name}_{op}", inputs, outputs, recorded, total["random"] // 4, builder.gpu)
     reads = {k[0] for op in ("input", "weight") if op in graphs for k in graphs[op].inputs}
@@ -198,6 +207,7 @@ def build_unit(builder: Builder, name, part, split):
         part.x.shape[-1],
         values["y", None].shape[-1],
         "".join(k for k in "xy" if k in reads),
+        [*(["seed"] if "validate" in graphs else []), *split.inputs],
         total["stash"],
         total["extra"],
         work,

@@ -16,15 +16,16 @@ from .cut import Cut
 
 @dataclasses.dataclass
 class Export:
-    """The contents of the folder. frozen: the token table's fields in Lua if it is not trained. layers: for
-    each layer, a unit's name or another layer as Lua text, and the layer's name in files of weights, or
-    None."""
+    """The contents of the folder. inputs: the model's, without the tokens. frozen: the token table's fields in Lua
+    if it is not trained. layers: for each layer, a unit's name or another layer as Lua text, and the layer's name in
+    files of weights, or None."""
 
     title: str
     machine: str
     gpu: bool
     rows: int
     context: int
+    inputs: list
     cut: Cut
     frozen: str
     units: list
@@ -133,6 +134,7 @@ def lua_unit(unit, ending):
         for name, p in unit.parameters.items()
         if p.dim() == 1 and float(p.detach().mean()) > 0.5
     ]
+    side = ", ".join(f'"{n}"' for n in unit.side)
     three = lambda values: "{ " + ", ".join(f"{v:.0f}" for v in values) + " }"
     lines = [
         f'  source = "units/{unit.name}{ending}",',
@@ -150,7 +152,7 @@ def lua_unit(unit, ending):
         ),
         f'  keeps = "{unit.keeps}", stash = {unit.stash}, extra = {unit.extra}, work = {three(unit.work)},',
         f"  flop = {three(unit.flop)},",
-        *(['  side = { "seed" },'] if "validate" in unit.graphs else []),
+        *([f"  side = {{ {side} }},"] if side else []),
     ]
     body = "\n".join("  " + line for line in "\n".join(lines).split("\n"))
     return f"local function {unit.name}(hf)\n  return unit {{\n{body}\n    hf = hf,\n  }}\nend\n"
@@ -174,6 +176,15 @@ def lua_layers(layers):
     return "".join(text)
 
 
+def lua_inputs(inputs):
+    kinds = [
+        f'["{v.side}"] = {{ columns = {v.columns}, '
+        + (f'type = "i32", below = {v.below} }}' if v.below else 'type = "f32" }')
+        for v in inputs
+    ]
+    return f"inputs = {{ {', '.join(kinds)} }},\n  " if inputs else ""
+
+
 def model_lua(export):
     rows, context = export.rows, export.context
     machine = f"GPUs ({export.machine})" if export.gpu else f"{export.machine} processors"
@@ -189,7 +200,7 @@ add(embedding {{ width = {export.cut.width}, positions = false, hf = "{export.cu
 
 return model {{
   input = tokens {{ vocab = {export.cut.vocab}, context = {context}, rows = {rows}, labels = p.labels }},
-  layers = layers,
+  {lua_inputs(export.inputs)}layers = layers,
   optimizer = adamw {{
     lr = p.lr, beta1 = p.beta1, beta2 = p.beta2, eps = p.eps, decay = p.decay, clip = p.clip, warmup = p.warmup,
   }},

@@ -161,11 +161,13 @@ void aoti_delete(handle t) {
 
 static char *place_in_call(const struct aoti_replay *replay, struct aoti_place place) {
     const struct pianola_unit_call *c = replay->call;
+    if (place.space >= AOTI_INPUT)
+        return (char *)(uintptr_t)c->inputs[place.space - AOTI_INPUT] + place.offset;
     /* clang-format off */
     const void *base[] = {
         [AOTI_X] = c->x, [AOTI_Y] = c->y, [AOTI_STASH] = c->stash, [AOTI_EXTRA] = c->extra, [AOTI_WORK] = c->work,
         [AOTI_W] = c->w, [AOTI_FROZEN] = c->frozen, [AOTI_DW] = c->dw, [AOTI_DY] = c->dy, [AOTI_DX] = c->dx,
-        [AOTI_CONSTANT] = replay->constants,
+        [AOTI_CONSTANT] = replay->constants, [AOTI_TOKENS] = c->tokens,
     };
     /* clang-format on */
     return (char *)(uintptr_t)base[place.space] + place.offset;

@@ -11,7 +11,7 @@
 
 enum { AOTI_DIMS = 8 }; /* most dimensions of a tensor */
 
-/* The operands of a call that hold a graph's tensors; the last one is the graph's own constants. */
+/* The operands of a call that hold a graph's tensors, and the graph's own constants. AOTI_INPUT + k: inputs[k]. */
 enum aoti_space {
     AOTI_X,
     AOTI_Y,
@@ -23,7 +23,9 @@ enum aoti_space {
     AOTI_DW,
     AOTI_DY,
     AOTI_DX,
-    AOTI_CONSTANT
+    AOTI_CONSTANT,
+    AOTI_TOKENS,
+    AOTI_INPUT
 };
 struct aoti_place {
     int32_t space;  /* enum aoti_space */

@@ -41,18 +41,18 @@ def shuffled(place, n, key):
             return place
 
 
-def microbatches(data, context, rows, seed=1, labels=None):
-    """Yields the tokens and targets of each microbatch of a training on tokens, or on a file of bytes.
-    labels: other targets."""
+def microbatches(data, context, rows, seed=1, labels=None, inputs={}):
+    """Yields the tokens and targets of each microbatch of a training on tokens, or on a file of bytes. labels: other
+    targets. inputs: what the model reads besides the tokens, by name, with a row for each token: also yields these
+    of each microbatch."""
     if not isinstance(data, torch.Tensor):
         data = torch.frombuffer(bytearray(open(data, "rb").read()), dtype=torch.uint8).long()
     labels = data if labels is None else labels
     n = (len(data) - 1) // context
     for first in itertools.count(0, rows):
         at = [shuffled(k % n, n, host_hash(seed, k // n)) * context for k in range(first, first + rows)]
-        yield torch.stack([data[i : i + context] for i in at]), torch.stack(
-            [labels[i + 1 : i + context + 1] for i in at]
-        )
+        cut = lambda t, shift=0: torch.stack([t[i + shift : i + shift + context] for i in at])
+        yield cut(data), cut(labels, 1), *([{n: cut(t) for n, t in inputs.items()}] if inputs else [])
 
 
 def train(model, data, steps, batches, lr, betas=(0.9, 0.999)):
@@ -62,9 +62,9 @@ def train(model, data, steps, batches, lr, betas=(0.9, 0.999)):
     losses = []
     for _ in range(steps):
         step = list(itertools.islice(data, batches))
-        count, total = sum(int((targets >= 0).sum()) for _, targets in step), 0.0
-        for tokens, targets in step:
-            out = model(tokens)
+        count, total = sum(int((targets >= 0).sum()) for _, targets, *_ in step), 0.0
+        for tokens, targets, *inputs in step:
+            out = model(tokens, **dict(*inputs))
             out = getattr(out, "logits", out).flatten(0, 1)
             loss = (
                 torch.nn.functional.cross_entropy(out, targets.flatten(), ignore_index=-100, reduction="sum")

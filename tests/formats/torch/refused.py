@@ -78,21 +78,33 @@ def plain(f, parameters=1):
     return lambda: Model(lambda: Layer(f, parameters))
 
 
-class Padded(Model):
+class Residual(Model):
+    """Every layer reads the first one's input."""
+
     def forward(self, tokens):
-        mask = (tokens != 0).float()[..., None]
         x = self.tokens(tokens)
+        first = x + 1
         for layer in self.layers:
-            x = layer(x, mask)
+            x = layer(x, first)
         return self.head(self.norm(x))
 
 
-class Positions(Model):
-    def forward(self, tokens):
-        x = self.tokens(tokens) + tokens.cumsum(1)[..., None].float()
-        for layer in self.layers:
-            x = layer(x)
-        return self.head(self.norm(x))
+class Gaining(Model):
+    """Reads an input, and another one that it does not use."""
+
+    def forward(self, tokens, gain, unused=None):
+        return super().forward(tokens) * gain.reshape(2, -1, 1)
+
+
+class Hiding(Model):
+    """Layers read an input that the model sets, and not their arguments."""
+
+    def __init__(self):
+        super().__init__(lambda: Layer(lambda x: x * self.gain))
+
+    def forward(self, tokens, gain):
+        self.gain = gain[..., None].clone()
+        return super().forward(tokens)
 
 
 class Between(Model):
@@ -295,12 +307,11 @@ CASES = {
         "layers",
         "layers.0: has 33 parameters, but a unit has at most 32",
     ),
-    "a mask of the tokens": (
-        lambda: Padded(lambda: Layer(lambda x, m: x * m)),
+    "the tokens' vectors besides x": (
+        lambda: Residual(lambda: Layer(torch.add)),
         "layers",
-        r"layers.0: its argument .* depends on the tokens",
+        r"layers.0: its argument 1 depends on the tokens .* and on the trained parameter tokens.weight",
     ),
-    "positions of the tokens": (Positions, "layers", "embed: reads the tokens themselves, besides their vectors"),
     "something between layers": (Between, "layers", "what stands between layers cannot be exported"),
     "layers that run twice": (Twice, "layers", r"run in the order \[0, 1, 0, 1\]"),
     "no embedding": (OneHot, "layers", "no embedding reads the batch's tokens"),
@@ -459,6 +470,38 @@ def error_of_batch(batch):
     return "no error"
 
 
+GAIN = torch.rand(2, 8)
+INPUTS = {
+    "no such argument": (Gaining, {}, {"gain": None}, "input gain: the batch has no such argument, but tokens"),
+    "an input of another batch": (Gaining, {"gain": GAIN[:1]}, {"gain": None}, r"input gain has the shape \[1, 8\]"),
+    "numbers that do not fit": (Gaining, {"gain": GAIN[:, :7]}, {"gain": None}, "a multiple of 8 numbers, as many as"),
+    "half an input": (Gaining, {"gain": GAIN.half()}, {"gain": None}, "input gain is torch.float16, but must be"),
+    "integers without a range": (Gaining, {"gain": GAIN.long()}, {"gain": None}, "input gain: name how many values"),
+    "integers out of range": (
+        Gaining,
+        {"gain": torch.full((2, 8), 5)},
+        {"gain": 5},
+        "gain: has integers from 5 to 5, but must be below 5",
+    ),
+    "an input that is not read": (
+        Gaining,
+        {"gain": GAIN, "unused": GAIN},
+        {"gain": None, "unused": None},
+        "input unused: nothing in the model depends on it",
+    ),
+    "a word of units": (Gaining, {"seed": GAIN}, {"seed": None}, "input seed: no input can be called so"),
+    "a hidden input": (Hiding, {"gain": GAIN}, {"gain": None}, "layers.0: cannot be traced|in reverse order"),
+}
+for name, (make, more, inputs, must) in INPUTS.items():
+    with tempfile.TemporaryDirectory() as room:
+        try:
+            batch = {"tokens": torch.randint(1, 32, (2, 8))} | more
+            export(make(), "layers", batch, f"{room}/model", quiet=True, inputs=inputs)
+            error = "no error"
+        except ExportError as e:
+            error = str(e)
+        expect(name, bool(re.search(must, error)), error)
+        expect(f"{name}: nothing written", not pathlib.Path(f"{room}/model").exists(), "a folder")
 expect("no batch", "batch must have the arguments of a call" in error_of_batch(None), "")
 error = error_of_batch({"words": torch.zeros(2, 8, dtype=torch.long)})
 expect("another batch", "the model cannot run on the batch, words: TypeError" in error, error)
