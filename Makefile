@@ -291,6 +291,7 @@ test-torch: build/pianola build/devil.txt $(SMOLLM) $(PYTHON) build/torch/layers
 test-export: build/pianola build/devil.txt $(PYTHON)
 	@OMP_NUM_THREADS=1 timeout 900 $(PYTHON) tests/formats/torch/refused.py
 	@OMP_NUM_THREADS=1 timeout 900 $(PYTHON) tests/formats/torch/inputs.py build/pianola build/devil.txt
+	@OMP_NUM_THREADS=1 timeout 900 $(PYTHON) tests/formats/torch/known.py build/pianola
 	@OMP_NUM_THREADS=1 timeout 3600 $(PYTHON) tests/formats/torch/exported.py build/pianola build/devil.txt
 # The same for GPUs. Without a GPU, Triton compiles for an H100, and its kernels run on the stand-in.
 test-export-cuda: build/devil.txt $(PYTHON)

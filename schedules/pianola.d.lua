@@ -29,8 +29,7 @@ function params(defaults) end
 ---Number of slices into which each microbatch is cut along the sequence; 1 or absent: not cut. Each slice has jobs of
 ---its own, and functions of a microbatch get the slice q, from 0, after their other arguments.
 ---@field slices? integer
----Rows of a sequence in each slice, or "balanced": the largest slice, by the model's FLOP, is as short as possible.
----Default: equal.
+---Rows of a sequence in each slice, or "balanced": the largest slice has as little FLOP as possible. Default: equal.
 ---@field slice_cut? integer[]|"balanced"
 ---Home, where the stage's weights, optimizer state and final gradient live (nil: it has no weights), and the rank that
 ---computes the job, or the team of ranks that compute it together.
@@ -163,6 +162,7 @@ function unroll(patterns, job) end
 ---@field cut? integer[]
 ---What units read besides the text, by name: a file FILE.NAME.npy beside each file has a row for each token.
 ---@field inputs? table<string, { type: "i32"|"f32", columns?: integer, below?: integer }>
+---@field check? { values: string, weights: string } another program's loss and gradients, for `pianola check-unit`
 ---Instead of layers: the costs of a chain of layers, as `pianola profile` measures them. Such a model can be scheduled,
 ---compared and partitioned, but not run. It has no optimizer: updates take no time and no memory.
 ---@field costs? pianola.costs[]

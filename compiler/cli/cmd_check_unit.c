@@ -1,6 +1,8 @@
 /* `pianola check-unit`: tests the units of a model on random data, and compares their gradients with differences of
- * their forwards. Tests all layers of the model in the same way, an item of its list at a time. */
+ * their forwards. Tests all layers of the model in the same way, an item of its list at a time. If the model names a
+ * file with values that another program computed, compares the whole model with it. */
 #include "../../runtime/compute.h"
+#include "../../runtime/units/known.h"
 #include "../../runtime/units/unit_check.h"
 #include "base/put_json.h"
 #include "command.h"
@@ -14,6 +16,8 @@
 
 /* The largest error of a gradient besides the difference's rounding, as a part of the sum of its absolute values. */
 static const double TOLERANCE = 1e-3;
+/* The largest relative error of the whole model's loss, and of a gradient, against another program. */
+static const double KNOWN_TOLERANCE = 1e-4;
 
 /* A unit's layer, or an item of the model's list, once for each size. */
 struct checked {
@@ -104,6 +108,50 @@ static int check_model_items(const struct compile *c, struct checked *checked) {
     return n;
 }
 
+/* ---- the whole model ---- */
+
+/* Computes the model's values on the microbatch of its file of values. */
+static struct known_result check_known(const struct compile *c) {
+    const struct model *model = c->spec->model;
+    const int sets = c->spec->stages + c->spec->names.tables;
+    const struct rt_stage **stage = NEW(const struct rt_stage *, sets);
+    struct known_result known;
+    char why[1000] = "";
+    for (int i = 0; i < sets; i++)
+        stage[i] = &c->costs->stage[i].rt;
+    const struct known_model k = {&model->rt, stage, c->spec->stages, sets, model->check.values, model->check.weights};
+    if (!known_compare(&k, &known, why, sizeof why))
+        die("%s", why);
+    return known;
+}
+
+static double loss_error(const struct known_result *known) {
+    return fabs(known->loss - known->wanted_loss) / fabs(known->wanted_loss);
+}
+/* Returns the gradient with the largest error; NULL: there are none. An error that is no number is the largest. */
+static const struct known_gradient *worst_gradient(const struct known_result *known) {
+    const struct known_gradient *worst = known->gradient;
+    for (int i = 1; i < known->n; i++)
+        if (!(known->gradient[i].error <= worst->error))
+            worst = &known->gradient[i];
+    return known->n > 0 ? worst : NULL;
+}
+static bool known_agrees(const struct known_result *known) {
+    const struct known_gradient *worst = worst_gradient(known);
+    return loss_error(known) <= KNOWN_TOLERANCE && (!worst || worst->error <= KNOWN_TOLERANCE);
+}
+
+static void put_known(struct text *t, const char *file, const struct known_result *known) {
+    const struct known_gradient *worst = worst_gradient(known);
+    put(t, "whole model: loss %.7f, %.7f in %s: differs by %.1e%s\n", known->loss, known->wanted_loss, file,
+        loss_error(known), loss_error(known) <= KNOWN_TOLERANCE ? "" : "  wrong");
+    if (worst)
+        put(t, "  gradients of %d parameters differ by at most %.1e, the largest error that of %s%s\n", known->n,
+            worst->error, worst->name, worst->error <= KNOWN_TOLERANCE ? "" : "  wrong");
+}
+
+/* ---- what is printed ---- */
+
 /* Returns a gradient's name: x, or the parameter's, after its layer's number unless it is a unit's. */
 static const char *slope_name(const struct checked *checked, int k) {
     const struct unit_slope *slope = &checked->slope[k];
@@ -153,9 +201,25 @@ static void put_gradients_json(struct text *t, const struct checked *checked) {
     put_word(t, " ] }");
 }
 
-static void put_checked_json(struct text *t, const char *model, const struct checked *checked, int n, int items) {
-    put(t, "{\n  \"schema\": 1,\n  \"model\": %s,\n  \"tolerance\": %g,\n  \"agree\": %s,\n  \"units\": [",
-        quoted(model), TOLERANCE, all_agree(checked, n + items) ? "true" : "false");
+static void put_comparison_json(struct text *t, const struct known_result *known) {
+    put(t, "  \"check\": { \"tolerance\": %g, \"loss\": %s, \"known\": %s, \"gradients\": [", KNOWN_TOLERANCE,
+        finite_or_null(known->loss), finite_or_null(known->wanted_loss));
+    for (int i = 0; i < known->n; i++)
+        put(t, "%s\n    { \"name\": %s, \"norm\": %s, \"known\": %s, \"error\": %s }", i ? "," : "",
+            quoted(known->gradient[i].name), finite_or_null(known->gradient[i].norm),
+            finite_or_null(known->gradient[i].wanted_norm), finite_or_null(known->gradient[i].error));
+    put_word(t, " ] },\n");
+}
+
+/* known: NULL: the model has no file of values. */
+static void put_checked_json(struct text *t, const char *model, const struct checked *checked, int n, int items,
+                             const struct known_result *known) {
+    const bool agree = all_agree(checked, n + items) && (!known || known_agrees(known));
+    put(t, "{\n  \"schema\": 1,\n  \"model\": %s,\n  \"tolerance\": %g,\n  \"agree\": %s,\n", quoted(model), TOLERANCE,
+        agree ? "true" : "false");
+    if (known)
+        put_comparison_json(t, known);
+    put_word(t, "  \"units\": [");
     for (int i = 0; i < n; i++) {
         const struct rt_layer *l = checked[i].l;
         put(t, "%s\n    { \"unit\": %s, \"layer\": %d, \"rows\": %d, \"in\": %d, \"out\": %d, ", i ? "," : "",
@@ -196,10 +260,18 @@ int cmd_check_unit(const struct settings *settings) {
         die("%s: has no unit '%s'", model, name);
     host_blas();
     int items = name ? 0 : check_model_items(&c, checked + n);
+    const char *values = name ? NULL : c.spec->model->check.values;
+    struct known_result known = {0};
+    if (values)
+        known = check_known(&c);
+    const bool agree = all_agree(checked, n + items) && (!values || known_agrees(&known));
     if (settings->json)
-        put_checked_json(&out, model, checked, n, items);
+        put_checked_json(&out, model, checked, n, items, values ? &known : NULL);
     for (int i = 0; i < n + items && !settings->json; i++)
         put_checked(&out, &checked[i]);
+    if (values && !settings->json)
+        put_known(&out, values, &known);
     write_file("-", &out);
-    return all_agree(checked, n + items) ? 0 : 1;
+    known_free(&known);
+    return agree ? 0 : 1;
 }

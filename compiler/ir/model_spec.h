@@ -39,6 +39,12 @@ struct layer_cost {
     int64_t activation, stash, weights; /* bytes: its output, its stash for the backward, its weights */
 };
 
+/* The files with a model's loss and gradients, as another program computed them (runtime/units/known.h), and with the
+ * weights. NULL: none. */
+struct known_files {
+    const char *values, *weights;
+};
+
 struct model {
     struct rt_model rt;
     struct model_layer *layer;
@@ -48,6 +54,7 @@ struct model {
     bool by_chunks;          /* and these are two chunks of each sequence (rt_rows) */
     bool tied;   /* its embedding and unembedding share a token table, which is a set of weights of its own */
     bool shares; /* a team's members may share a set of parameters */
+    struct known_files check;
     struct unit_files *files; /* [nfiles]: a unit's code, each once */
     int nfiles;
     int *cut; /* indices of the stages - 1 items that start stages 1..; NULL: evenly by cost */

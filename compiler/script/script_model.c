@@ -462,7 +462,8 @@ static void read_stage_cut(struct builder *builder) {
     }
 }
 
-const char *const model_fields[] = {"input", "layers", "optimizer", "precision", "cut", "costs", "inputs", NULL};
+const char *const model_fields[] = {"input", "layers", "optimizer", "precision", "cut",
+                                    "costs", "inputs", "check",     NULL};
 
 static void keep_names(struct model *m) {
     struct rt_names *names = NEW(struct rt_names, m->nlayers + 1);
@@ -475,15 +476,15 @@ static void keep_names(struct model *m) {
 
 void extract_model(struct script *script, void *spec) {
     struct spec *sp = spec;
-    lua_State *L = script->L;
-    struct builder builder = {.S = script, .L = L, .sp = sp, .m = NEW(struct model, 1)};
-    builder.t = (struct table){L, lua_gettop(L), script->line, "model"};
+    struct builder builder = {.S = script, .L = script->L, .sp = sp, .m = NEW(struct model, 1)};
+    builder.t = (struct table){script->L, lua_gettop(script->L), script->line, "model"};
     check_fields(&builder.t, model_fields);
     if (!read_costs(&builder.t, builder.m)) {
         read_precision(&builder);
         read_input(&builder);
         read_optimizer(&builder);
         read_inputs_of_units(&builder);
+        builder.m->check = read_known_files(&builder.t);
         read_layers(&builder);
     }
     struct model *m = builder.m;

@@ -124,7 +124,7 @@ static void read_frozen_layer(const struct table *table, struct model_layer *lay
                    describe(L, -1));
     layer->frozen = lua_toboolean(L, -1);
     bool named = push_field(table, "hf") != LUA_TNIL || push_field(table, "gguf") != LUA_TNIL;
-    layer->names.data = read_data_file(table);
+    layer->names.data = read_weights_file(table, "data");
     if (layer->frozen && !layer->names.data)
         need_data_file(table);
     if (layer->frozen && !named)

@@ -43,8 +43,10 @@ const struct rt_unit *read_unit_table(lua_State *L, int at, int line, const stru
 /* Returns whether a text has only letters, digits, _ and the given other characters, and does not begin with a digit.
  */
 bool is_plain_name(const char *s, const char *others);
-/* Returns the absolute path of the file with a layer's parameters, since ranks may start anywhere; NULL: none. */
-const char *read_data_file(const struct table *t);
-_Noreturn void need_data_file(const struct table *t); /* fails: a frozen layer has no such file */
+/* Returns the absolute path of a safetensors file beside the script, since ranks may start anywhere; NULL: the table
+ * has no such field. */
+const char *read_weights_file(const struct table *t, const char *field);
+struct known_files read_known_files(const struct table *model); /* a model's field `check` */
+_Noreturn void need_data_file(const struct table *t);           /* fails: a frozen layer has no such file */
 bool is_side_word(const char *name); /* something that every model of tokens has, so no input may be called so */
 #endif

@@ -121,11 +121,11 @@ static const char *read_unit_name(const struct table *t, const struct unit_files
     return name;
 }
 
-const char *read_data_file(const struct table *t) {
-    int type = push_field(t, "data");
+const char *read_weights_file(const struct table *t, const char *field) {
+    int type = push_field(t, field);
     const char *name = type == LUA_TSTRING ? lua_tostring(t->L, -1) : "";
     if (type != LUA_TNIL && (!*name || !is_plain_path(name)))
-        unit_fail(t, "data", "a safetensors file, whose name has only letters, digits and _ . / + -");
+        unit_fail(t, field, "a safetensors file, whose name has only letters, digits and _ . / + -");
     const char *path = type == LUA_TNIL ? NULL : copy_string(beside_script(t, name));
     const char *whole = path ? resolved_path(path) : NULL;
     path = whole && is_plain_path(whole) ? whole : path;
@@ -135,6 +135,24 @@ const char *read_data_file(const struct table *t) {
 
 void need_data_file(const struct table *t) {
     field_fail(t->L, t->line, "frozen", "frozen parameters come from a file; add: data = \"weights.safetensors\"");
+}
+
+struct known_files read_known_files(const struct table *model) {
+    static const char *const fields[] = {"values", "weights", NULL};
+    lua_State *L = model->L;
+    int type = push_field(model, "check");
+    struct table t = {L, lua_gettop(L), model->line, "check"};
+    struct known_files files = {NULL, NULL};
+    if (type == LUA_TTABLE) {
+        check_fields(&t, fields);
+        files.values = read_weights_file(&t, "values");
+        files.weights = read_weights_file(&t, "weights");
+    }
+    if (type != LUA_TNIL && (!files.values || !files.weights))
+        field_fail(L, t.line, "check",
+                   "'check' must be { values = \"check.safetensors\", weights = \"model.safetensors\" }");
+    lua_pop(L, 1);
+    return files;
 }
 
 /* ---- sizes ---- */
@@ -369,7 +387,7 @@ const struct rt_unit *read_unit_table(lua_State *L, int at, int line, const stru
     unit->name = read_unit_name(&t, files);
     read_parameters(&t, unit);
     read_init(&t, unit);
-    unit->data = read_data_file(&t);
+    unit->data = read_weights_file(&t, "data");
     unit->keeps = read_keeps(&t);
     read_side(&t, m, unit);
     read_frozen(&t, unit);

@@ -12,6 +12,7 @@ import torch
 from torch.nn import functional as F
 
 from .build import DIMS, KNOWN, MACHINES, MOST_INPUTS, MOST_OUTPUTS, Builder
+from .check import known_values
 from .cut import ExportError, compiling, cut, evaluating, logits_of
 from .inputs import find_varying
 from .split import split
@@ -299,7 +300,9 @@ def export(model, layers, batch, out, machine="x86-64-v3", quiet=False, device="
         check_read(varying, exporter.units.values())
         left_out = exporter.check_left_out()
         names = {id(p): n for n, p in model.named_parameters()}
-        weights = {names[id(p)]: p.detach().contiguous().clone() for p in exporter.weights.values()}
+        parameters = {names[id(p)]: p for p in exporter.weights.values()}
+        weights = {n: p.detach().contiguous().clone() for n, p in parameters.items()}
+        trained = {n: p for n, p in parameters.items() if p.requires_grad and not exporter.drops}
         write(
             Export(
                 type(model).__name__,
@@ -312,6 +315,7 @@ def export(model, layers, batch, out, machine="x86-64-v3", quiet=False, device="
                 list(exporter.units.values()),
                 exporter.layers,
                 weights,
+                known_values(model, batch, varying, found.vocab, trained),
             ),
             out,
         )

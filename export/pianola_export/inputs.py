@@ -2,12 +2,23 @@
 
 import dataclasses
 
+import numpy
 import torch
 
 from .cut import ExportError, dense
 
 RESERVED = ("tokens", "targets", "seed", "labels")  # other words of a unit's `side`, and of files beside the text
 MOST = 8  # inputs of a model: compiler/script/script_model.c
+
+
+def mixed(a, b):
+    """Returns host_hash of runtime/store/hash.h for an array b."""
+    word = lambda n: numpy.uint64(n & (1 << 64) - 1)
+    with numpy.errstate(over="ignore"):
+        z = word(a) + (b + word(1)) * word(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> word(30))) * word(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> word(27))) * word(0x94D049BB133111EB)
+        return z ^ (z >> word(31))
 
 
 @dataclasses.dataclass

@@ -18,7 +18,7 @@ from .cut import Cut
 class Export:
     """The contents of the folder. inputs: the model's, without the tokens. frozen: the token table's fields in Lua
     if it is not trained. layers: for each layer, a unit's name or another layer as Lua text, and the layer's name in
-    files of weights, or None."""
+    files of weights, or None. known: what known_values returns."""
 
     title: str
     machine: str
@@ -31,6 +31,7 @@ class Export:
     units: list
     layers: list
     weights: dict
+    known: dict
 
     @property
     def ending(self):
@@ -201,6 +202,7 @@ add(embedding {{ width = {export.cut.width}, positions = false, hf = "{export.cu
 return model {{
   input = tokens {{ vocab = {export.cut.vocab}, context = {context}, rows = {rows}, labels = p.labels }},
   {lua_inputs(export.inputs)}layers = layers,
+  check = {{ values = "check.safetensors", weights = "model.safetensors" }},
   optimizer = adamw {{
     lr = p.lr, beta1 = p.beta1, beta2 = p.beta2, eps = p.eps, decay = p.decay, clip = p.clip, warmup = p.warmup,
   }},
@@ -224,7 +226,9 @@ def write(export, folder):
             shutil.copy(unit.library, new / f"{unit.name}.so")
             names += [f"units/{unit.name}{export.ending}", f"units/{unit.name}.so"]
         save_file(export.weights, new / "model.safetensors", metadata={"format": "pt"})
-        os.chmod(new / "model.safetensors", 0o644)
+        save_file(export.known, new / "check.safetensors", metadata={"format": "pt"})
+        for name in ("model", "check"):
+            os.chmod(new / f"{name}.safetensors", 0o644)
         (new / "model.lua").write_text(model_lua(export))
-        for name in [*names, "model.safetensors", "model.lua"]:
+        for name in [*names, "model.safetensors", "check.safetensors", "model.lua"]:
             os.replace(new / pathlib.Path(name).name, folder / name)

@@ -257,6 +257,18 @@ return model { input = tokens { vocab = 16, context = 6, rows = 2 }, inputs = { 
     layers = { embedding { width = 8 }, where "here", where "there", where "here", linear { width = 16 }, cross_entropy {} }, optimizer = sgd { lr = 0.1 } }' >"$room/apart.lua"
 expect "units that read other inputs" "1: 2:" "$("$PIANOLA" check-unit "$room/apart.lua" | sed -n 's/^unit where of layer \([0-9]*:\).*/\1/p' | xargs)"
 
+# A file with another program's values: tests/formats/torch/known.py compares a whole model with one.
+known() { # CHECK
+    sed "s/return model {/& check = $1,/" "$room/tiny.lua" >"$room/known.lua"
+    "$PIANOLA" check-unit "$room/known.lua" 2>&1 | grep -o "error: .*"
+}
+expect "values without weights" "error: 'check' must be { values = \"check.safetensors\", weights = \"model.safetensors\" }" \
+    "$(known '{ values = "a.safetensors" }')"
+expect "values of another type" "error: 'check' must be { values = \"check.safetensors\", weights = \"model.safetensors\" }" "$(known 3)"
+expect "another field" "error: check has no field 'value'" "$(known '{ value = "a" }' | grep -o "^[^;]*'value'")"
+expect "values that are not there" "error: $room/none.safetensors: No such file or directory" \
+    "$(known '{ values = "none.safetensors", weights = "none.safetensors" }')"
+
 # ---- broken units, each refused by check-unit and by run ----
 refused() { # WHAT BROKEN TEXT
     expect "$1" "pianola: error: unit 'fine' of layer 1: $3" "$(UNIT_CFLAGS=-DBROKEN_$2 "$PIANOLA" check-unit $small 2>&1)"
