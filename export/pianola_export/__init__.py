@@ -15,7 +15,7 @@ from .build import DIMS, KNOWN, MACHINES, MOST_INPUTS, MOST_OUTPUTS, Builder
 from .check import known_values
 from .cut import ExportError, compiling, cut, evaluating, logits_of
 from .inputs import find_varying
-from .split import split
+from .split import PARTITIONS, split
 from .unit import build_unit, fingerprint, given_values, largest_error, run_traced
 from .write import Export, frozen_fields, write
 
@@ -114,8 +114,9 @@ def shortened(part, graphs, prefix):
 class Exporter:
     """Makes units of a model's parts, each distinct one once, and lists the layers."""
 
-    def __init__(self, model, batch, varying, found, tell):
+    def __init__(self, model, batch, varying, found, partition, tell):
         self.model, self.batch, self.tokens, self.tell = model, batch, found.tokens, tell
+        self.partition = partition
         self.units, self.layers, self.owners, self.weights = {}, [], {}, {}
         turned = {n: v.turned() for n, v in varying.items()}
         self.inputs = [{v.side: v.values for v in both.values()} for both in (varying, turned)]
@@ -144,7 +145,7 @@ class Exporter:
         self.layers.append(("unembedding {}" if found.tied else linear, None))
 
     def add_part(self, builder, part):
-        graphs = split(part, self.model, builder.gpu)
+        graphs = split(part, self.model, builder.gpu, self.partition)
         where, trained = part.where or part.name, {
             n for g in graphs.graphs.values() for k, n in g.outputs if k == "dw"
         }
@@ -166,7 +167,10 @@ class Exporter:
                     f"{where}: the compiled code differs from autograd by {error:.1e}; please report this"
                     " model"
                 )
-            self.tell(f"unit {name} of {prefix or where}: differs from autograd by {error:.1e}")
+            self.tell(
+                f"unit {name} of {prefix or where}: differs from autograd by {error:.1e}; keeps"
+                f" {self.units[key].kept} bytes from F to the backward, {self.units[key].extra} from I to W"
+            )
         self.layers.append((self.units[key].name, prefix))
 
     def pass_through(self, part, graphs, where):
@@ -226,9 +230,11 @@ def check_read(varying, units):
             raise ExportError(f"input {n}: nothing in the model depends on it; leave it out")
 
 
-def check_request(machine, batch, device):
+def check_request(machine, batch, device, partition):
     if device not in ("cpu", "cuda"):
         raise ExportError(f"device = {device!r}; choose cpu or cuda")
+    if partition not in PARTITIONS:
+        raise ExportError(f"partition = {partition!r}; choose {' or '.join(PARTITIONS)}")
     if device == "cuda":
         check_gpu()
     if ".".join(torch.__version__.split(".")[:2]) not in KNOWN:
@@ -264,19 +270,20 @@ def make_builder(folder, machine, device):
     return Builder(folder, machine)
 
 
-def export(model, layers, batch, out, machine="x86-64-v3", quiet=False, device="cpu", inputs=None):
+def export(model, layers, batch, out, machine="x86-64-v3", quiet=False, device="cpu", inputs=None, partition="default"):
     """Exports a language model. layers: the path of the list of its repeated layers. batch: the arguments of
     a call, by name, whose tokens have the shape of a microbatch. out: the folder to write. machine: the
     processors that will run it. device: "cuda" for GPUs like this machine's instead. inputs: the names of the
     arguments besides the tokens that differ from microbatch to microbatch, and for each how many values its
-    integers may have, or None. The model stays on the CPU. The loss is the cross-entropy of the logits."""
+    integers may have, or None. partition: "min-cut" keeps fewer bytes from F to the backward, which computes more
+    again. The model stays on the CPU. The loss is the cross-entropy of the logits."""
     began = time.time()
 
     def tell(text):
         if not quiet:
             print(f"{time.time() - began:6.1f} s  {text}", file=sys.stderr, flush=True)
 
-    check_request(machine, batch, device)
+    check_request(machine, batch, device, partition)
     if getattr(getattr(model, "config", None), "use_cache", False):
         model.config.use_cache = False
     varying = find_varying(batch, inputs or {})
@@ -288,7 +295,7 @@ def export(model, layers, batch, out, machine="x86-64-v3", quiet=False, device="
     constant = [n for n in batch if n not in varying]
     if constant:
         tell(f"constants, with the values in the batch: {', '.join(constant)}")
-    exporter = Exporter(model, batch, varying, found, tell)
+    exporter = Exporter(model, batch, varying, found, partition, tell)
     with tempfile.TemporaryDirectory() as folder:
         builder = make_builder(folder, machine, device)
         for part in found.parts:

@@ -11,6 +11,7 @@ import torch
 
 from . import ExportError, export
 from .build import MACHINES
+from .split import PARTITIONS
 
 HELP = """exports a PyTorch language model for Pianola: writes a folder with model.lua, the compiled units and the
 weights. MODEL is the folder of a Hugging Face model, or its config.json for random weights, or FILE.py:FUNCTION,
@@ -97,6 +98,12 @@ def main(arguments=None):
         " each token, such as position_ids=128; may be given several times",
     )
     parser.add_argument(
+        "--partition",
+        choices=PARTITIONS,
+        default="default",
+        help="min-cut: keep fewer bytes from F to the backward, which computes more again; the report has the bytes",
+    )
+    parser.add_argument(
         "--device",
         choices=("cpu", "cuda"),
         default="cpu",
@@ -134,6 +141,7 @@ def main(arguments=None):
             args.machine or "x86-64-v3",
             device=args.device,
             inputs=inputs,
+            partition=args.partition,
         )
     except ExportError as e:
         print(f"pianola-export: error: {e}", file=sys.stderr)

@@ -8,6 +8,7 @@ import dataclasses
 import math
 import operator
 
+import networkx
 import torch
 from torch import fx
 from torch._functorch.aot_autograd import aot_export_joint_simple
@@ -23,6 +24,8 @@ PIECES = {
     aten.unbind.int,
 }  # views, of which one is a getitem
 FLASH = aten._scaled_dot_product_flash_attention_for_cpu.default
+COPIES = {aten.clone.default, torch.ops.prims.convert_element_type.default, aten._to_copy.default}
+PARTITIONS = ("default", "min-cut")
 MORE_VIEWS = {aten.reshape.default, aten._unsafe_view.default}
 RANDOM = (
     "rand",
@@ -193,8 +196,18 @@ def closure(roots):
 # ---- which graph computes a node, and what is kept for later ones ----
 
 
+def is_cheap(n):
+    """Returns whether a partition may compute a node a second time: it works on each element by itself."""
+    return n.op == "call_function" and n.target is not operator.getitem and (
+        torch.Tag.pointwise in getattr(n.target, "tags", ()) or n.target in COPIES
+    )
+
+
 class Splitter:
-    def __init__(self, part, gpu):
+    """partition: "default" keeps whatever the backward reads of the forward's values; "min-cut" keeps the fewest bytes
+    from which cheap operations compute those again."""
+
+    def __init__(self, part, gpu, partition="default"):
         self.part = part
         self.gm, self.kind, self.constants = trace(part, gpu)
         self.nodes = list(self.gm.graph.nodes)
@@ -208,6 +221,7 @@ class Splitter:
             raise ExportError(f"{part.where or part.name}: its output does not depend on its input")
         self.free = self.find_free()
         self.stage = self.assign_stages()
+        self.again = self.find_again() if partition == "min-cut" else set()
         self.homes = self.find_homes()
 
     def find_free(self):
@@ -245,11 +259,56 @@ class Splitter:
         results = [n for n in self.nodes if n in stage and n.target is operator.getitem and not is_view(n)]
         return stage | {n: stage[n.args[0]] for n in results}
 
+    def bases_of_inputs(self, n):
+        return {base_of(a) for a in n.all_input_nodes} - self.free
+
+    def read_of_forward(self):
+        """Returns the forward's nodes that the backward reads."""
+        later = [n for n, s in self.stage.items() if s > 0 and not is_view(n)]
+        found = {b for n in later for b in self.bases_of_inputs(n)}
+        found |= {base_of(n) for n in (self.dx, *self.dw.values())} - self.free
+        return {n for n in found if self.stage[n] == 0}
+
+    def find_again(self):
+        """Returns the forward's nodes that I computes again."""
+        read, network = self.read_of_forward(), networkx.DiGraph()
+        network.add_nodes_from(["have", "want"])
+        x = next((n for n, kind in self.kind.items() if kind[0] == "x"), None)
+        for n, s in self.stage.items():
+            if s > 0 or is_view(n) or not isinstance(value(n), torch.Tensor):
+                continue
+            network.add_edge((n, "in"), (n, "out"), capacity=size(n))
+            if not is_cheap(n):
+                network.add_edge("have", (n, "in"))
+            for a in self.bases_of_inputs(n) | ({x} & {base_of(a) for a in n.all_input_nodes}):
+                if is_cheap(n):
+                    network.add_edge((a, "out"), (n, "in"))
+            if n in read:
+                network.add_edge((n, "out"), "want")
+        if x in [a for n, s in self.stage.items() if s > 0 for a in map(base_of, n.all_input_nodes)]:
+            network.add_edge((x, "out"), "want")
+        network.add_edge("have", (x, "in"))
+        network.add_edge((x, "in"), (x, "out"), capacity=size(x))
+        have, _ = networkx.minimum_cut(network, "have", "want")[1]
+        kept = {n for n in self.stage if (n, "in") in have and (n, "out") not in have}
+        again, stack = set(), list(read - kept)
+        while stack:
+            n = stack.pop()
+            if n not in again:
+                again.add(n)
+                stack += self.bases_of_inputs(n) - kept
+        return again
+
+    def made_by(self, n):
+        """Returns the last graph that computes the value of a node."""
+        return 1 if base_of(n) in self.again else self.stage[base_of(n)]
+
     def crossings(self):
         """Returns what each graph reads of earlier ones, as pairs (reading graph, node)."""
         pairs = [(s, a) for n, s in self.stage.items() if not is_view(n) for a in n.all_input_nodes]
+        pairs += [(1, a) for n in self.again for a in n.all_input_nodes]
         pairs += [(1, self.dx), *[(2, d) for d in self.dw.values()]]
-        return [(s, a) for s, a in pairs if base_of(a) not in self.free and self.stage[base_of(a)] < s]
+        return [(s, a) for s, a in pairs if base_of(a) not in self.free and self.made_by(a) < s]
 
     def find_homes(self):
         """Returns, for each node that crosses, the node that is kept for it: its base, or, where only small
@@ -270,7 +329,7 @@ class Splitter:
 
     def kept_of(self, stage):
         """Returns the nodes of a stage that later ones read, in order."""
-        homes = {self.homes[a] for s, a in self.crossings() if self.stage[base_of(a)] == stage}
+        homes = {self.homes[a] for _, a in self.crossings() if self.made_by(a) == stage}
         return sorted(homes, key=self.at.get)
 
     # ---- building ----
@@ -322,10 +381,10 @@ class Splitter:
                 stack.append((m, True))
                 if m in self.kind:
                     enter(m, self.kind[m])
-                elif m in kept and self.stage[base_of(m)] < stage:
+                elif m in kept and self.made_by(m) < stage:
                     enter(m, kept[m])
                 else:
-                    assert m in self.free or is_view(m) or self.stage[m] == stage, (stage, m)
+                    assert m in self.free or is_view(m) or stage in (self.stage[m], self.made_by(m)), (stage, m)
                     stack += [(a, False) for a in m.all_input_nodes]
             return order
 
@@ -406,8 +465,8 @@ def flop_of(n):
     return math.prod(value(n).shape)
 
 
-def split(part, model, gpu=False):
-    splitter = Splitter(part, gpu)
+def split(part, model, gpu=False, partition="default"):
+    splitter = Splitter(part, gpu, partition)
     result = splitter.split()
     if any(kind[0] == "random" for kind in splitter.kind.values()):
         with evaluating(model):

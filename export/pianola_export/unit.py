@@ -37,6 +37,12 @@ class Unit:
         return hashlib.sha256(self.library.read_bytes()).hexdigest()
 
     @property
+    def kept(self):
+        """Bytes that are kept from F to the backward."""
+        columns = {"x": self.columns_in, "y": self.columns_out}
+        return self.stash + sum(4 * self.rows * columns[k] for k in self.keeps)
+
+    @property
     def frozen(self):
         return [n for n, p in self.parameters.items() if not p.requires_grad]
 

@@ -1,5 +1,5 @@
 """`pianola check-unit` on exported models: it compares the loss and the gradients with the file that the exporter wrote,
-and finds damage. known.py PIANOLA"""
+and finds damage. A min-cut partition keeps fewer bytes and computes the same. known.py PIANOLA"""
 
 import json
 import pathlib
@@ -84,6 +84,27 @@ def worst(known):
     return max(errors, key=errors.get, default=None), max(errors.values(), default=0), len(errors)
 
 
+def kept(folder):
+    """Returns the bytes that a block keeps from F to the backward."""
+    unit = pathlib.Path(f"{folder}/model.lua").read_text().split("local function block(")[1]
+    keeps, stash = re.search(r'keeps = "(\w*)", stash = (\d+)', unit).groups()
+    return int(stash) + len(keeps) * 4 * TOKENS.numel() * 64
+
+
+def check_partition(folder):
+    """Exports the small GPT, whose folder is there, with the other partition."""
+    torch.manual_seed(0)
+    export(SmallGPT(layers=2), "blocks", {"tokens": TOKENS}, f"{folder}/less", quiet=True, partition="min-cut")
+    less, more = kept(f"{folder}/less"), kept(folder)
+    print(f"min-cut: {less} bytes instead of {more}")
+    expect("min-cut keeps less", less < 0.7 * more, (less, more))
+    code, known = check(f"{folder}/less")
+    expect("min-cut: gradients", code == 0 and worst(known)[1] < 1e-5 and worst(known)[2] == 30, known)
+    words = [f"{ROOT}/schedules/zbv.lua", "-D", "workers=2", "--model", f"{folder}/less/model.lua"]
+    done = subprocess.run([PIANOLA, "run", *words, "--steps", "3", "--compare", "--json"], capture_output=True, text=True)
+    expect("min-cut: one rank's bits", '"one_rank_same_weights": true' in done.stdout, done.stderr[-300:])
+
+
 for name, (make, layers, inputs, gradients) in MODELS.items():
     with tempfile.TemporaryDirectory() as folder:
         torch.manual_seed(0)
@@ -98,6 +119,7 @@ for name, (make, layers, inputs, gradients) in MODELS.items():
             expect(f"{name}: gradients", worst(known)[1] < 1e-5 and worst(known)[2] == gradients, worst(known))
         if name != "GPT":
             continue
+        check_partition(folder)
         weights, values = load_file(f"{folder}/model.safetensors"), load_file(f"{folder}/check.safetensors")
         changed = dict(weights, **{"blocks.1.up.weight": weights["blocks.1.up.weight"].flip(0)})
         save_file(changed, f"{folder}/model.safetensors")
