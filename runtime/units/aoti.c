@@ -53,15 +53,21 @@ int64_t aoti_elements(const struct aoti_tensor *t) {
 /* Returns the bytes from a tensor's first element to the end of its last. */
 static int64_t span_bytes(const struct aoti_tensor *t) {
     int64_t last = 0;
-    for (int32_t i = 0; i < t->dims; i++)
+    for (int32_t i = 0; i < t->dims; i++) {
+        if (t->size[i] == 0)
+            return 0;
         last += (t->size[i] - 1) * t->stride[i];
-    return aoti_elements(t) == 0 ? 0 : (last + 1) * aoti_element_bytes(t->dtype);
+    }
+    return (last + 1) * aoti_element_bytes(t->dtype);
 }
 
 void aoti_begin(struct aoti_state *state, void *pool, int32_t n) {
     state->free = NULL;
+    state->pool = pool;
+    state->records = n;
     for (char *at = (char *)pool + (int64_t)n * AOTI_RECORD; n > 0; n--) {
         struct aoti_tensor *t = (void *)(at -= AOTI_RECORD);
+        t->held = false;
         t->next = state->free;
         state->free = t;
     }
@@ -74,6 +80,25 @@ struct aoti_state *aoti_current(void) {
     return current;
 }
 
+void aoti_must_have(const struct aoti_tensor *t) {
+    const uint64_t at = (uint64_t)((uintptr_t)t - (uintptr_t)current->pool);
+    if (at >= (uint64_t)current->records * AOTI_RECORD || at % AOTI_RECORD != 0 || !t->held)
+        aoti_fail("it uses a tensor that it has not made, or has deleted");
+}
+
+/* Fails unless all elements of a tensor can be counted and addressed. */
+static void check_shape(int32_t dtype, int64_t dims, const int64_t *size, const int64_t *stride) {
+    int64_t count = aoti_element_bytes(dtype), last = count, step;
+    bool fits = true;
+    for (int64_t i = 0; i < dims && fits; i++)
+        fits = size[i] >= 0 && stride[i] >= 0 && !__builtin_mul_overflow(count, size[i] > 0 ? size[i] : 1, &count) &&
+               !__builtin_mul_overflow(size[i] > 0 ? size[i] - 1 : 0, stride[i], &step) &&
+               !__builtin_mul_overflow(step, (int64_t)sizeof(int64_t), &step) &&
+               !__builtin_add_overflow(last, step, &last);
+    if (!fits)
+        aoti_fail("it makes a tensor with a negative size or stride, or a too large one");
+}
+
 /* Returns a new tensor without memory. */
 static handle take_tensor(int32_t dtype, int64_t dims, const int64_t *size, const int64_t *stride) {
     handle t = current->free;
@@ -81,10 +106,12 @@ static handle take_tensor(int32_t dtype, int64_t dims, const int64_t *size, cons
         aoti_fail("it makes more tensors than when it was exported; export the model again");
     if (dims < 0 || dims > AOTI_DIMS)
         aoti_fail("it makes a tensor of %lld dimensions; at most %d are supported", (long long)dims, AOTI_DIMS);
+    check_shape(dtype, dims, size, stride);
     current->free = t->next;
     current->in_use++;
     current->most = current->in_use > current->most ? current->in_use : current->most;
-    *t = (struct aoti_tensor){.owner = t, .uses = 1, .allocation = -1, .dtype = dtype, .dims = (int32_t)dims};
+    *t = (struct aoti_tensor){
+        .owner = t, .uses = 1, .allocation = -1, .dtype = dtype, .dims = (int32_t)dims, .held = true};
     for (int64_t i = 0; i < dims; i++) {
         t->size[i] = size[i];
         t->stride[i] = stride[i];
@@ -95,12 +122,12 @@ static handle take_tensor(int32_t dtype, int64_t dims, const int64_t *size, cons
 /* Returns another tensor in the same storage, `offset` bytes after t. */
 static handle view(handle t, int64_t offset, int32_t dtype, int64_t dims, const int64_t *size, const int64_t *stride) {
     handle new = take_tensor(dtype, dims, size, stride);
+    const int64_t before = t->data - t->owner->data, bytes = t->owner->bytes;
+    if (offset < -before || offset > bytes - before || span_bytes(new) > bytes - before - offset)
+        aoti_fail("it makes a view beyond the end of a tensor of %lld bytes", (long long)bytes);
     new->owner = t->owner;
     new->owner->uses++;
     new->data = t->data + offset;
-    const char *end = new->owner->data + new->owner->bytes;
-    if (new->data < new->owner->data || new->data + span_bytes(new) > end)
-        aoti_fail("it makes a view beyond the end of a tensor of %lld bytes", (long long)new->owner->bytes);
     return new;
 }
 
@@ -141,6 +168,7 @@ handle aoti_rows_like(const struct aoti_tensor *t) {
 }
 
 static void put_back(handle t) {
+    t->held = false;
     t->next = current->free;
     current->free = t;
     current->in_use--;
@@ -148,6 +176,7 @@ static void put_back(handle t) {
 
 void aoti_delete(handle t) {
     handle owner = t->owner;
+    t->held = false;
     if (t != owner)
         put_back(t);
     if (--owner->uses > 0)
@@ -316,6 +345,7 @@ CONSTANT(grad_mode_is_enabled, bool, false)
 #define GETTER(name, type, value)                                                                                      \
     int32_t aoti_torch_get_##name(handle t, type *out);                                                                \
     int32_t aoti_torch_get_##name(handle t, type *out) {                                                               \
+        aoti_must_have(t);                                                                                             \
         *out = value;                                                                                                  \
         return OK;                                                                                                     \
     }
@@ -327,14 +357,21 @@ GETTER(numel, int64_t, aoti_elements(t))
 GETTER(sizes, int64_t *, t->size)
 GETTER(strides, int64_t *, t->stride)
 GETTER(dtype, int32_t, t->dtype)
-GETTER(device_type, int32_t, t ? current->device_type : 0)
-GETTER(device_index, int32_t, 0 * t->dims)
+GETTER(device_type, int32_t, current->device_type)
+GETTER(device_index, int32_t, 0)
 
+static void must_have_dimension(const struct aoti_tensor *t, int64_t d) {
+    aoti_must_have(t);
+    if (d < 0 || d >= t->dims)
+        aoti_fail("it asks for dimension %lld of a tensor that has %d", (long long)d, t->dims);
+}
 int32_t aoti_torch_get_size(handle t, int64_t d, int64_t *out) {
+    must_have_dimension(t, d);
     *out = t->size[d];
     return OK;
 }
 int32_t aoti_torch_get_stride(handle t, int64_t d, int64_t *out) {
+    must_have_dimension(t, d);
     *out = t->stride[d];
     return OK;
 }
@@ -356,14 +393,20 @@ int32_t aoti_torch_empty_strided(int64_t dims, const int64_t *size, const int64_
 }
 int32_t aoti_torch__reinterpret_tensor(handle t, int64_t dims, const int64_t *size, const int64_t *stride,
                                        int64_t offset, handle *out) {
-    *out = view(t, offset * aoti_element_bytes(t->dtype), t->dtype, dims, size, stride);
+    int64_t bytes;
+    aoti_must_have(t);
+    if (__builtin_mul_overflow(offset, aoti_element_bytes(t->dtype), &bytes))
+        bytes = INT64_MAX;
+    *out = view(t, bytes, t->dtype, dims, size, stride);
     return OK;
 }
 int32_t aoti_torch_new_tensor_handle(handle t, handle *out) {
+    aoti_must_have(t);
     *out = view(t, 0, t->dtype, t->dims, t->size, t->stride);
     return OK;
 }
 int32_t aoti_torch_delete_tensor_object(handle t) {
+    aoti_must_have(t);
     aoti_delete(t);
     return OK;
 }
@@ -385,7 +428,7 @@ void aoti_copy(handle to, const struct aoti_tensor *from) {
             i += at[d] * to->stride[d];
             j += at[d] * from->stride[d];
         }
-        memcpy(to->data + i * bytes, from->data + j * bytes, (size_t)(run * bytes));
+        memmove(to->data + i * bytes, from->data + j * bytes, (size_t)(run * bytes));
         for (int32_t d = outer - 1; d >= 0 && ++at[d] == to->size[d]; d--)
             at[d] = 0;
     }
@@ -395,9 +438,11 @@ struct aoti_tensor aoti_broadcast(const struct aoti_tensor *t, const struct aoti
     struct aoti_tensor wide = *like;
     const int32_t lacks = like->dims - t->dims;
     wide.data = t->data;
+    if (lacks < 0)
+        aoti_fail("a tensor cannot be broadcast to another of fewer dimensions");
     for (int32_t d = 0; d < like->dims; d++) {
         const bool same = d >= lacks && t->size[d - lacks] == like->size[d];
-        if (lacks < 0 || (d >= lacks && !same && t->size[d - lacks] != 1))
+        if (d >= lacks && !same && t->size[d - lacks] != 1)
             aoti_fail("a tensor cannot be broadcast to another's sizes");
         wide.stride[d] = same ? t->stride[d - lacks] : 0;
     }
@@ -405,6 +450,7 @@ struct aoti_tensor aoti_broadcast(const struct aoti_tensor *t, const struct aoti
 }
 
 int32_t aoti_torch_clone(handle t, handle *out) {
+    aoti_must_have(t);
     *out = aoti_allocate(t->dtype, t->dims, t->size, t->stride);
     aoti_copy(*out, t);
     return OK;
@@ -415,6 +461,8 @@ void aoti_torch_warn(const char *function, const char *file, uint32_t line, cons
 }
 int32_t aoti_torch_copy_(handle to, handle from, int32_t non_blocking) {
     (void)non_blocking;
+    aoti_must_have(to);
+    aoti_must_have(from);
     if (to->dtype != from->dtype)
         aoti_fail("it copies between dtypes, which is not supported");
     const struct aoti_tensor wide = aoti_broadcast(from, to);

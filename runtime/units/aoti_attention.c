@@ -3,6 +3,7 @@
  * "FlashAttention"). Layouts are what PyTorch's functions return, since graphs rely on them. */
 #include "aoti_state.h"
 #include "layers/host.h"
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -16,13 +17,24 @@ struct attention {
     struct aoti_tensor mask; /* dims 0: none */
 };
 
+static bool is_heads(const struct aoti_tensor *t) {
+    aoti_must_have(t);
+    return t->dims == 4 && t->dtype == FLOAT32 && t->size[2] <= INT_MAX && t->size[3] <= INT_MAX;
+}
+
+static bool same_sizes(const struct aoti_tensor *a, const struct aoti_tensor *b) {
+    return a->dims == b->dims && memcmp(a->size, b->size, (size_t)a->dims * sizeof *a->size) == 0;
+}
+
 static struct attention attention_of(const struct aoti_tensor *q, const struct aoti_tensor *k,
                                      const struct aoti_tensor *v, double dropout, int32_t causal, handle *mask,
                                      const double *scale) {
-    const bool fits = q->dims == 4 && k->dims == 4 && v->dims == 4 && k->size[1] > 0 && q->size[1] % k->size[1] == 0 &&
-                      q->size[3] == k->size[3] && v->size[3] == q->size[3] && v->size[2] == k->size[2];
-    if (!fits || q->dtype != FLOAT32 || k->dtype != FLOAT32 || v->dtype != FLOAT32 || dropout != 0 ||
-        (mask && (*mask)->dtype != FLOAT32))
+    const bool heads = is_heads(q) && is_heads(k) && is_heads(v) && same_sizes(k, v) && k->size[1] > 0 &&
+                       k->size[2] > 0 && q->size[1] % k->size[1] == 0 && q->size[0] == k->size[0] &&
+                       q->size[3] == k->size[3];
+    if (mask)
+        aoti_must_have(*mask);
+    if (!heads || dropout != 0 || (mask && (*mask)->dtype != FLOAT32))
         aoti_fail("it calls attention with dropout, or with heads that are not in fp32 or not of equal width; none of "
                   "this is supported");
     struct attention a = {.batches = q->size[0],
@@ -186,6 +198,14 @@ int32_t aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu(handle q, han
 
 /* ---- backward ---- */
 
+/* Ends the graph with an error unless an output, or its gradient, and the log-sum-exps fit the queries. */
+static void check_results(const struct aoti_tensor *q, const struct aoti_tensor *out, const struct aoti_tensor *lse) {
+    aoti_must_have(lse);
+    if (!is_heads(out) || !same_sizes(out, q) || lse->dtype != FLOAT32 || lse->dims != 3 ||
+        memcmp(lse->size, q->size, 3 * sizeof *q->size) != 0)
+        aoti_fail("it calls attention's backward with outputs that do not fit its queries");
+}
+
 /* Turns a row of scores (p) into probabilities, and the gradient of the probabilities (dp) into the gradient of the
  * scores before they were scaled. */
 static WIDE void backward_row(float *p, float *dp, int64_t n, float lse, float delta, float scale) {
@@ -215,6 +235,8 @@ int32_t aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu_backward(hand
                                                                             int32_t causal, handle *mask, double *scale,
                                                                             handle *dq, handle *dk, handle *dv) {
     const struct attention a = attention_of(q, k, v, dropout, causal, mask, scale);
+    check_results(q, out, lse);
+    check_results(q, dout, lse);
     *dq = aoti_rows_like(q);
     *dk = aoti_rows_like(k);
     *dv = aoti_rows_like(v);

@@ -1,13 +1,15 @@
 /* Matrix products that AOTInductor's graphs import: the runtime's own, in whatever layout. */
 #include "aoti_state.h"
 #include "layers/product.h"
+#include <limits.h>
 #include <string.h>
 
 static struct matrix matrix_of(struct grid g, int64_t rows, int64_t columns) {
-    if (aoti_has_rows(g, rows, columns))
-        return plain(g.at, (int)(rows == 1 ? columns : g.down));
-    if (aoti_has_rows(transposed_grid(g), columns, rows))
-        return turned(g.at, (int)(columns == 1 ? rows : g.right));
+    const int64_t row = rows == 1 ? columns : g.down, column = columns == 1 ? rows : g.right;
+    if (aoti_has_rows(g, rows, columns) && row <= INT_MAX)
+        return plain(g.at, (int)row);
+    if (aoti_has_rows(transposed_grid(g), columns, rows) && column <= INT_MAX)
+        return turned(g.at, (int)column);
     return (struct matrix){NULL, 0, false};
 }
 
@@ -30,32 +32,47 @@ void aoti_multiply(struct grid c, struct grid a, struct grid b, const int64_t si
         return;
     }
     const struct matrix left = matrix_of(a, size[0], size[2]), right = matrix_of(b, size[2], size[1]);
-    if (aoti_has_rows(c, size[0], size[1]) && left.at && right.at && size[2] > 0)
+    const struct matrix out = matrix_of(c, size[0], size[1]);
+    if (out.at && !out.turned && left.at && right.at && size[2] > 0)
         host_product((struct product){.m = (int)size[0],
                                       .n = (int)size[1],
                                       .k = (int)size[2],
                                       .a = left,
                                       .b = right,
                                       .c = c.at,
-                                      .stride = (int)(size[0] == 1 ? size[1] : c.down),
+                                      .stride = out.stride,
                                       .bias = plus.bias,
                                       .add = plus.old});
     else
         slow_product(c, a, b, size, plus);
 }
 
-/* Multiplies the matrices of each batch; c has 2 or 3 dimensions. */
-static void multiply_all(handle c, handle a, handle b, struct plus plus) {
+/* Ends the graph with an error unless c, a and b are fp32 matrices, or batches of them, that fit c = a b. */
+static void product_must_fit(const struct aoti_tensor *c, const struct aoti_tensor *a, const struct aoti_tensor *b) {
+    aoti_must_have(c);
+    aoti_must_have(a);
+    aoti_must_have(b);
     const int32_t d = c->dims - 2;
     if (c->dims < 2 || c->dims > 3 || a->dims != c->dims || b->dims != c->dims || c->dtype != FLOAT32 ||
         a->dtype != FLOAT32 || b->dtype != FLOAT32)
         aoti_fail("it multiplies tensors that are not fp32 matrices, which is not supported");
+    if ((d > 0 && (a->size[0] != c->size[0] || b->size[0] != c->size[0])) || a->size[d] != c->size[d] ||
+        a->size[d + 1] != b->size[d] || b->size[d + 1] != c->size[d + 1] || c->size[d] > INT_MAX ||
+        c->size[d + 1] > INT_MAX || b->size[d] > INT_MAX)
+        aoti_fail("it multiplies matrices whose sizes do not fit, or are too large");
+}
+
+/* Multiplies the matrices of each batch; c has 2 or 3 dimensions. */
+static void multiply_all(handle c, handle a, handle b, struct plus plus) {
+    product_must_fit(c, a, b);
+    const int32_t d = c->dims - 2;
     const int64_t size[] = {c->size[d], c->size[d + 1], a->size[d + 1]};
     for (int64_t i = 0, n = d > 0 ? c->size[0] : 1; i < n; i++)
         aoti_multiply(aoti_grid(c, i), aoti_grid(a, i), aoti_grid(b, i), size, plus);
 }
 
 int32_t aoti_torch_cpu_mm_out(handle out, handle a, handle b) {
+    aoti_must_have(out);
     multiply_all(out, a, b, (struct plus){aoti_adds(out), NULL});
     return OK;
 }
@@ -89,6 +106,10 @@ static bool is_same(const struct aoti_tensor *a, const struct aoti_tensor *b) {
 /* Computes out = beta c + alpha a b, where c may be out itself. If alpha and beta are 1, c is copied to out first,
  * unless it is a row: that is added as a bias. */
 static int32_t product_plus(handle out, handle c, handle a, handle b, double beta, double alpha) {
+    product_must_fit(out, a, b);
+    aoti_must_have(c);
+    if (c->dtype != FLOAT32)
+        aoti_fail("it adds a product to a tensor that is not fp32, which is not supported");
     struct aoti_tensor wide = aoti_broadcast(c, out);
     const bool row = out->dims == 2 && wide.stride[0] == 0 && wide.stride[1] == 1 && out->stride[1] == 1;
     if (alpha == 1 && beta == 1) {

@@ -17,6 +17,7 @@ struct aoti_tensor {
     int32_t uses;                     /* owners: tensors in the memory, the owner included until it is deleted */
     int32_t allocation;               /* owners: number of the allocation on the tape; -1: an operand of the call */
     int32_t dtype, dims;
+    bool held; /* the graph has made it and not deleted it */
     int64_t size[AOTI_DIMS], stride[AOTI_DIMS];
 };
 static_assert(sizeof(struct aoti_tensor) <= AOTI_RECORD, "a record holds a tensor");
@@ -24,6 +25,8 @@ static_assert(sizeof(struct aoti_tensor) <= AOTI_RECORD, "a record holds a tenso
 struct aoti_state {
     const char *name;
     struct aoti_tensor *free;
+    const char *pool; /* the records of all tensors */
+    int32_t records;
     int32_t in_use, most; /* tensors */
     int32_t allocations;  /* so far */
     /* Returns memory for the next allocation, or fails. */
@@ -66,6 +69,8 @@ bool aoti_adds(const struct aoti_tensor *out);
 /* Returns a new tensor, in the next allocation's place. */
 handle aoti_allocate(int32_t dtype, int64_t dims, const int64_t *size, const int64_t *stride);
 void aoti_delete(handle t);
+/* Ends the graph with an error unless t is a tensor that the graph has. */
+void aoti_must_have(const struct aoti_tensor *t);
 /* Returns a new tensor whose elements lie in the order of t's strides, as PyTorch's empty_like does. */
 handle aoti_tensor_like(const struct aoti_tensor *t);
 /* Returns a new tensor with t's sizes, batches x heads x rows x columns, in fp32, whose rows have their heads side by

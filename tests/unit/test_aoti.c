@@ -274,8 +274,32 @@ static int multiplies_halves(handle *in, handle *out) {
     aoti_torch_empty_strided(2, size, stride, BFLOAT, 0, 0, out);
     return aoti_torch_cpu_mm_out(out[0], in[0], in[0]);
 }
+static int multiplies_unlike(handle *in, handle *out) {
+    return aoti_torch_cpu_mm_out(in[0], in[0], in[1]) + (out == NULL);
+}
 static int adds_unlike(handle *in, handle *out) {
-    return aoti_torch_cpu_addmm_out(in[0], in[1], in[0], in[0], 1, 1) + (out == NULL);
+    const int64_t size[] = {IN, OUT, ROWS, OUT}, stride[] = {1, IN, IN, 1};
+    handle turned = NULL, part = NULL;
+    aoti_torch__reinterpret_tensor(in[1], 2, size, stride, 0, &turned);
+    aoti_torch__reinterpret_tensor(in[0], 2, size + 2, stride + 2, 0, &part);
+    return aoti_torch_cpu_addmm_out(part, in[0], in[0], turned, 1, 1) + (out == NULL);
+}
+static int has_no_end(handle *in, handle *out) {
+    const int64_t size[] = {INT64_MAX / 2, 2, 3}, stride[] = {0, 0, 0};
+    return aoti_torch__reinterpret_tensor(in[0], 3, size, stride, 0, out);
+}
+static int goes_back(handle *in, handle *out) {
+    const int64_t size[] = {ROWS}, stride[] = {-1};
+    return aoti_torch__reinterpret_tensor(in[0], 1, size, stride, ROWS, out);
+}
+static int asks_for_more(handle *in, handle *out) {
+    int64_t size;
+    return aoti_torch_get_size(in[0], 2, &size) + (out == NULL);
+}
+static int deletes_twice(handle *in, handle *out) {
+    aoti_torch_new_tensor_handle(in[0], out);
+    aoti_torch_delete_tensor_object(out[0]);
+    return aoti_torch_delete_tensor_object(out[0]);
 }
 static int copies_unlike(handle *in, handle *out) {
     const int64_t size[] = {1}, stride[] = {1};
@@ -300,7 +324,12 @@ Test(aoti, what_is_not_supported_is_an_error) {
                  {looks_before, "a view beyond the end of a tensor of 60 bytes"},
                  {has_another_dtype, "dtype number 40, which is not supported"},
                  {multiplies_halves, "tensors that are not fp32 matrices"},
+                 {multiplies_unlike, "matrices whose sizes do not fit"},
                  {adds_unlike, "cannot be broadcast"},
+                 {has_no_end, "a negative size or stride, or a too large one"},
+                 {goes_back, "a negative size or stride, or a too large one"},
+                 {asks_for_more, "asks for dimension 2 of a tensor that has 2"},
+                 {deletes_twice, "a tensor that it has not made, or has deleted"},
                  {copies_unlike, "copies between dtypes"},
                  {drops_attention, "attention with dropout"}};
     const struct aoti_allocation any[] = {{{AOTI_WORK, 0}, 2, 0}};

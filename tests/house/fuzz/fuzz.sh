@@ -5,7 +5,7 @@
 #   FUZZ_SECONDS=3600 tests/house/fuzz/fuzz.sh [TARGET]...    continues from the corpus that earlier runs kept
 cd "$(dirname "$0")/../../.." || exit 2
 . tests/support/lib.sh
-[ $# -gt 0 ] || set -- script text tsv torch bound tokens gguf trace
+[ $# -gt 0 ] || set -- script text tsv torch bound tokens gguf trace aoti
 
 if ! echo 'int LLVMFuzzerTestOneInput(void); int LLVMFuzzerTestOneInput(void) { return 0; }' |
     clang -fsanitize=fuzzer,address -x c -o /dev/null - 2>/dev/null; then
@@ -38,6 +38,7 @@ for target; do
     tokens) fuzz tokens 350 ;;
     gguf) fuzz gguf 100 ;;
     trace) fuzz trace 600 ;;
+    aoti) fuzz aoti 500 ;;
     *) echo "no such target: $target" && exit 2 ;;
     esac
 done

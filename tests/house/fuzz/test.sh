@@ -20,4 +20,5 @@ mutants bound 10000
 mutants tokens 5000
 mutants gguf 10000
 mutants trace 10000
+mutants aoti 10000
 finish
