@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 enum { ALIGNMENT = 64, PATTERN = 0xa5, GUARD = 1 << 20 };
@@ -59,17 +60,32 @@ static bool room_has(const struct room *room, const char *address) {
 /* ---- calls ---- */
 
 static sigjmp_buf after_fault;
-static const char *volatile fault_address;
+static const char *volatile fault_address, *volatile fault_code;
+static volatile int fault_signal;
 static pthread_t caller;
 static struct sigaction before_segv, before_bus;
 
+/* Returns the instruction that was interrupted, or NULL on processors that are not known here. */
+static const char *code_of(const void *context) {
+    const ucontext_t *at = context;
+#if defined __x86_64__
+    return (const char *)(uintptr_t)at->uc_mcontext.gregs[REG_RIP];
+#elif defined __aarch64__
+    return (const char *)(uintptr_t)at->uc_mcontext.pc;
+#else
+    (void)at;
+    return NULL;
+#endif
+}
+
 static void on_fault(int sig, siginfo_t *info, void *context) {
-    (void)context;
     if (!pthread_equal(pthread_self(), caller)) { /* a thread that the unit started: it cannot jump back */
         signal(sig, SIG_DFL);
         return;
     }
     fault_address = info->si_addr;
+    fault_code = code_of(context);
+    fault_signal = sig;
     siglongjmp(after_fault, 1);
 }
 
@@ -84,13 +100,15 @@ static void catch_faults(bool catches) {
 }
 
 static struct unit_fault call_unit(pianola_unit_function *function, struct pianola_unit_call *call) {
-    struct unit_fault fault = {CALL_RETURNED, NULL, ""};
+    struct unit_fault fault = {.kind = CALL_RETURNED};
     catch_faults(true);
     if (sigsetjmp(after_fault, 1) == 0)
         function(call);
     else {
         fault.kind = CALL_FAULTED;
         fault.address = fault_address;
+        fault.code = fault_code;
+        fault.signal = fault_signal;
     }
     catch_faults(false);
     return fault;

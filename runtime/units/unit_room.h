@@ -14,6 +14,8 @@ struct room {
 struct unit_fault {
     enum { CALL_RETURNED, CALL_FAULTED, CALL_FAILED } kind;
     const char *address; /* CALL_FAULTED: the first address that it must not touch */
+    const char *code;    /* CALL_FAULTED: the instruction; NULL: unknown */
+    int signal;          /* CALL_FAULTED: SIGSEGV or SIGBUS */
     char why[128];       /* CALL_FAILED: the device's error */
 };
 

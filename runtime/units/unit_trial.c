@@ -1,5 +1,7 @@
 #include "unit_trial.h"
 #include "store/hash.h"
+#include <dlfcn.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -226,9 +228,24 @@ static const char *missing_operands(const struct trial *t, enum unit_operation o
     return out;
 }
 
+/* Names the signal of a fault and the place of its code, for messages. */
+static const char *place_of_fault(const struct unit_fault *fault, char *out, size_t n) {
+    const char *name = fault->signal == SIGBUS ? "SIGBUS" : "SIGSEGV";
+    Dl_info library;
+    if (!fault->code || dladdr(fault->code, &library) == 0 || !library.dli_fname)
+        snprintf(out, n, "%s in code of no library", name);
+    else {
+        const char *slash = strrchr(library.dli_fname, '/');
+        snprintf(out, n, "%s at offset 0x%llx of %s", name,
+                 (unsigned long long)(fault->code - (const char *)library.dli_fbase),
+                 slash ? slash + 1 : library.dli_fname);
+    }
+    return out;
+}
+
 /* Reports the memory that a call touched but must not touch. */
 static bool says_fault(const struct trial *t, enum unit_operation op, const struct unit_fault *fault) {
-    char names[128];
+    char names[128], place[256];
     if (fault->kind == CALL_FAILED)
         return trial_says(t, op, "fails: %s", fault->why);
     for (int operand = 0; operand < NOPERANDS; operand++) {
@@ -246,7 +263,8 @@ static bool says_fault(const struct trial *t, enum unit_operation op, const stru
                           "uses a pointer that is NULL in its call: one of %s (keeps, stash, extra, work and side in "
                           "the model script say what there is)",
                           missing_operands(t, op, names, sizeof names));
-    return trial_says(t, op, "touches address %p, where none of its operands is", (const void *)fault->address);
+    return trial_says(t, op, "touches address %p, where none of its operands is: %s", (const void *)fault->address,
+                      place_of_fault(fault, place, sizeof place));
 }
 
 int64_t trial_difference(const struct trial *t, enum operand operand, const char *copy) {
