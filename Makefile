@@ -288,7 +288,8 @@ test-torch: build/pianola build/devil.txt $(SMOLLM) $(PYTHON) build/torch/layers
 	@OPENBLAS_NUM_THREADS=1 timeout 900 $(PYTHON) tests/formats/torch/layers.py build/torch/layers
 	@HF_HUB_DISABLE_PROGRESS_BARS=1 timeout 900 $(PYTHON) tests/formats/torch/smollm.py build/pianola $(SMOLLM) build/devil.txt
 # PyTorch models that pianola-export compiles, trained here and in PyTorch.
-test-export: build/pianola build/devil.txt $(PYTHON)
+# TABLE, LONG: see exported.py.
+test-export: build/pianola runtime build/devil.txt $(PYTHON)
 	@OMP_NUM_THREADS=1 timeout 900 $(PYTHON) tests/formats/torch/refused.py
 	@OMP_NUM_THREADS=1 timeout 900 $(PYTHON) tests/formats/torch/inputs.py build/pianola build/devil.txt
 	@OMP_NUM_THREADS=1 timeout 900 $(PYTHON) tests/formats/torch/known.py build/pianola

@@ -1,6 +1,9 @@
 """Exports small random PyTorch models with pianola-export and trains each under several schedules on four
 ranks. The losses must equal PyTorch's, of the same model on the same data with AdamW. The weights must equal
-one rank's bit for bit, if the schedule adds gradients in one rank's order. exported.py PIANOLA DATA [MODEL ...]"""
+one rank's bit for bit, if the schedule adds gradients in one rank's order.
+
+    exported.py PIANOLA DATA [MODEL ...]    with TABLE=FILE: writes a Markdown table of what was measured
+                                            with LONG=STEPS: also trains the small GPT for that many steps"""
 
 import itertools
 import json
@@ -234,23 +237,31 @@ def losses(folder, schedule, data=DATA, more=()):
     return [float(r[2]) for r in rows], int(rows[0][1]), result
 
 
+def stash_bytes(folder):
+    """Returns the bytes that the forward of a microbatch keeps for its backward, in all layers."""
+    shown = run("show", str(ROOT / "schedules/serial.lua"), "--model", f"{folder}/model.lua")
+    return shown["ranks"][0]["at_peak"]["stash"]
+
+
 def check(name, make, layers, folder):
-    """Exports and trains a model. Returns a row of the table."""
+    """Exports and trains a model. Returns a row of the table: seconds of the export, bytes of its stash, and for
+    each schedule the error of its losses and the seconds of a step."""
     began = time.time()
     model = made(make)
     inputs = {"tokens" if layers == "blocks" else "input_ids": torch.randint(256, (ROWS, CONTEXT))}
     export(model, layers, inputs, out=folder, quiet=True)
-    exported, row, eager = time.time() - began, {}, {}
+    row, eager = {"export": time.time() - began, "stash": stash_bytes(folder)}, {}
     for schedule, exact in SCHEDULES.items():
         got, batches, result = losses(folder, schedule)
         if "error" in result:
             refused = exact is None and "token table" in str(result["error"])
             expect(f"{name}, {schedule}", refused, result["error"])
-            row[schedule] = "refused"
+            row[schedule] = "refused", None
             continue
+        step = result["seconds_per_step"]
         if exact is None:
             expect(f"{name}, {schedule}: trains", all(map(math.isfinite, got)) and got[-1] < got[0], got)
-            row[schedule] = f"{got[0]:.2f} to {got[-1]:.2f}"
+            row[schedule] = f"{got[0]:.2f} to {got[-1]:.2f}", step
             continue
         if batches not in eager:
             eager[batches] = train(
@@ -261,10 +272,10 @@ def check(name, make, layers, folder):
             expect(
                 f"{name}, {schedule}: one rank's bits", result["one_rank_same_weights"] or not exact, "others"
             )
-            row[schedule] = f"{got[0]:.2f} to {got[-1]:.2f}"
+            row[schedule] = f"{got[0]:.2f} to {got[-1]:.2f}", step
             continue
         worst = max(abs(a / b - 1) for a, b in zip(got, eager[batches]))
-        row[schedule] = f"{worst:.1e}"
+        row[schedule] = f"{worst:.1e}", step
         expect(
             f"{name}, {schedule}: PyTorch's losses",
             len(got) == STEPS and worst < 1e-5,
@@ -287,7 +298,9 @@ def check(name, make, layers, folder):
     if make is SmallGPT:
         check_ranks(name, folder)
         check_back(name, folder)
-    return exported, row
+        if "LONG" in os.environ:
+            check_long(name, folder, os.environ["LONG"])
+    return row
 
 
 def check_labels(name, make, layers, folder):
@@ -400,6 +413,35 @@ def check_back(name, folder):
     check_validation(f"{name}, loaded back", model, folder, f"{folder}/back/model.safetensors")
 
 
+def taken_kib(process):
+    """Returns the memory that a process has taken so far, or None if it has ended."""
+    lines = open(f"/proc/{process.pid}/status").read().splitlines()
+    return next((int(line.split()[1]) for line in lines if line.startswith("VmData:")), None)
+
+
+def check_long(name, folder, steps):
+    """Trains for many steps, on four ranks and on one: the weights have the same bits, and after a tenth of the steps
+    memory does not grow any more."""
+    began, memory, trainings = time.time(), [], {}
+    for schedule in ("1f1b", "serial"):
+        command = [PIANOLA, "run", str(ROOT / f"schedules/{schedule}.lua"), "-D", "batches=4", "--steps", steps]
+        flags = ["--model", f"{folder}/model.lua", "--weights", f"{folder}/model.safetensors", "--data", DATA]
+        trainings[schedule] = subprocess.Popen(
+            [*command, *flags, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+    while trainings["1f1b"].poll() is None:
+        memory.append(taken_kib(trainings["1f1b"]))
+        time.sleep(0.1)
+    out = {schedule: training.communicate()[0] for schedule, training in trainings.items()}
+    weights = {schedule: json.loads(text)["weights"] if text else None for schedule, text in out.items()}
+    memory = [kib for kib in memory if kib]
+    early, late = max(memory[: len(memory) // 10 + 1]), max(memory)
+    took = time.time() - began
+    print(f"{name}: {steps} steps: weights {weights}, {early} KiB early and {late} KiB at most, {took:.0f} s")
+    expect(f"{name}: the bits of one rank after {steps} steps", len(set(weights.values())) == 1, weights)
+    expect(f"{name}: memory does not grow in {steps} steps", late == early, f"{early} to {late} KiB")
+
+
 def check_validation(name, model, folder, weights=None):
     """Compares the loss of the first step's microbatches, in which nothing is dropped."""
     result = run(
@@ -420,17 +462,33 @@ def check_validation(name, model, folder, weights=None):
     expect(f"{name}: PyTorch's loss", abs(result.get("loss", 0) / (sum(must) / 8) - 1) < 1e-6, result)
 
 
+def cell(what, step):
+    return what if step is None else f"{what}, {1e3 * step:.0f}"
+
+
+def write_table(path, rows):
+    """Writes the rows, by model, as Markdown."""
+    table = [["model", "export", "stash", *SCHEDULES], ["---", *["---:"] * (2 + len(SCHEDULES))]]
+    for name, row in rows.items():
+        cells = [cell(*row[s]) for s in SCHEDULES]
+        table.append([name, f"{row['export']:.0f}", f"{row['stash'] / 1024:.0f}", *cells])
+    pathlib.Path(path).write_text("".join(f"| {' | '.join(row)} |\n" for row in table))
+
+
 def main():
-    wanted = sys.argv[3:] or list(MODELS)
+    wanted, rows = sys.argv[3:] or list(MODELS), {}
     print(f"{'model':14}{'export':>8}" + "".join(f"{s:>14}" for s in SCHEDULES))
     for name in wanted:
         with tempfile.TemporaryDirectory() as folder:
             try:
-                seconds, row = check(name, *MODELS[name], folder)
+                row = check(name, *MODELS[name], folder)
             except Exception as e:
                 expect(name, False, f"{type(e).__name__}: {str(e)[:600]}")
                 continue
-            print(f"{name:14}{seconds:7.1f}s" + "".join(f"{row[s]:>14}" for s in SCHEDULES), flush=True)
+        print(f"{name:14}{row['export']:7.1f}s" + "".join(f"{row[s][0]:>14}" for s in SCHEDULES), flush=True)
+        rows[name] = row
+    if "TABLE" in os.environ:
+        write_table(os.environ["TABLE"], rows)
     finish()
 
 
