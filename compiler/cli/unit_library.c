@@ -65,20 +65,27 @@ static const char *nvcc(void) {
     return named ? named : access(path, X_OK) == 0 ? path : "nvcc";
 }
 
+/* Returns the folder of the headers that sources include: one for each version of them, since several Pianolas may
+ * share the cache. */
+static const char *headers_folder(const char *folder) {
+    uint64_t hash = fnv1a(fnv1a(FNV_START, unit_h, sizeof unit_h), aoti_h, sizeof aoti_h);
+    return format("%s/include/%016llx", folder, (unsigned long long)hash);
+}
+
 static struct command compiler_of(bool cuda, const char *folder) {
     struct command command = {0};
     const char *named = getenv("CC"), *flags = getenv("UNIT_CFLAGS");
     add_command_words(&command, cuda ? nvcc() : named && *named ? named : "cc");
     add_command_words(&command, cuda ? UNIT_NVFLAGS : UNIT_CFLAGS);
     add_command_words(&command, cuda || !flags ? "" : flags);
-    add_command_word(&command, format("-I%s/include", folder));
+    add_command_word(&command, format("-I%s", headers_folder(folder)));
     return command;
 }
 
 static void offer_header(const char *folder, const char *name, const char *content) {
     struct text header = {0};
     put_word(&header, content);
-    write_file(format("%s/include/pianola/%s", folder, name), &header);
+    write_file(format("%s/pianola/%s", headers_folder(folder), name), &header);
 }
 
 /* Returns the folder of compiled units, with the headers that their sources include. */
@@ -87,7 +94,7 @@ static const char *cache_folder(void) {
     const char *folder = cache && *cache ? format("%s/pianola", cache)
                          : home && *home ? format("%s/.cache/pianola", home)
                                          : format("%s/pianola-%ld", temporary ? temporary : "/tmp", (long)getuid());
-    make_folder(format("%s/include/pianola", folder));
+    make_folder(format("%s/pianola", headers_folder(folder)));
     offer_header(folder, "unit.h", unit_h);
     offer_header(folder, "aoti.h", aoti_h);
     return folder;

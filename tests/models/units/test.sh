@@ -402,7 +402,7 @@ if [ -f build/standin/libpianola-cuda.so ]; then
 fi
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
     nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
-    "$nvcc" -std=c++17 -arch=sm_80 -Werror all-warnings -I"$room/cache/pianola/include" -c schedules/models/gated_mlp.cu -o "$room/nvcc.o" >"$room/nvcc" 2>&1
+    "$nvcc" -std=c++17 -arch=sm_80 -Werror all-warnings -I"$(echo "$room"/cache/pianola/include/*)" -c schedules/models/gated_mlp.cu -o "$room/nvcc.o" >"$room/nvcc" 2>&1
     expect "nvcc compiles the example" "0 " "$? $(cat "$room/nvcc")"
 fi
 
