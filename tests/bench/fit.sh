@@ -71,7 +71,7 @@ summary "4 to 8 ranks" <"$room/own"
 # differ REPORT REPORT: prints two makespans, and 1 if the first is longer, else -1. Fails if they differ by less than 5 %
 differ() {
     awk -v x="$(figure makespan "$1")" -v y="$(figure makespan "$2")" \
-        'BEGIN { r = x / y; print 1e3 * x, 1e3 * y, r > 1 ? 1 : -1; exit !(r > 1.05 || r < 1 / 1.05) }'
+        'BEGIN { r = x / y; print 1e3 * x, 1e3 * y, (r > 1 ? 1 : -1); exit !(r > 1.05 || r < 1 / 1.05) }'
 }
 
 # Pairs take turns, and are fitted in the first, so that the machine is as fast for the fits as for the measurements.
