@@ -89,7 +89,7 @@ done
 
 # Product algorithms chosen by time and kept in a file. The stand-in's three algorithms per product sum in different
 # orders, and STANDIN_FASTEST names the one that takes no time. So timing would choose another, but the file fixes one.
-# Products with an epilogue always win here; tests/gpu/epilogues covers both outcomes.
+# Products with an epilogue always win here, since kernels take a second; tests/gpu/epilogues covers both outcomes.
 export STANDIN_SLOW=plain
 timed="schedules/1f1b.lua $text -D workers=2 --steps 3 --device cuda"
 kept=$room/algorithms

@@ -4,7 +4,7 @@
  * STANDIN_LT_FAILS=PLACE:STATUS:WHICH[:AFTER] makes calls fail with a status, except for the first AFTER. PLACE is
  * attribute (where a description gets its epilogue), heuristic, result (of a heuristic that succeeds), check or launch.
  * WHICH is plain, fused (with an epilogue), kept (not the heuristic's first algorithm) or an epilogue's number.
- * STANDIN_FASTEST=K makes launches take 10 s longer by the events' clock, except for each heuristic's K-th algorithm,
+ * STANDIN_FASTEST=K makes launches take 10 s longer by the events' clock (kernels 1 s), except for a heuristic's K-th one,
  * from 0. STANDIN_SLOW=WHICH does the same to launches of these products. STANDIN_LT_LOG=FILE gets a line for each call
  * of the heuristic and each launch: `launch 4` for epilogue 4. */
 #include "cublasLt.h"
@@ -575,8 +575,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
     const char *fastest = getenv("STANDIN_FASTEST"), *slow = getenv("STANDIN_SLOW");
     w.delay += fastest && p.pieces != 1ull << atoi(fastest) ? 10 : 0;
     w.delay += slow && is_one(slow, p.d.epilogue, false) ? 10 : 0;
-    if (slow && strcmp(slow, "plain") == 0 && p.d.epilogue == CUBLASLT_EPILOGUE_BIAS)
-        w.delay += 5; /* a fused gelu's alternative is a product with bias, and a kernel */
     w.run = [=] {
         if (size > 0)
             memset(workspace, 0xff, size);
