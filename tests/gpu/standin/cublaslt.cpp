@@ -4,9 +4,9 @@
  * STANDIN_LT_FAILS=PLACE:STATUS:WHICH[:AFTER] makes calls fail with a status, except for the first AFTER. PLACE is
  * attribute (where a description gets its epilogue), heuristic, result (of a heuristic that succeeds), check or launch.
  * WHICH is plain, fused (with an epilogue), kept (not the heuristic's first algorithm) or an epilogue's number.
- * STANDIN_FASTEST=K makes launches take 10 s longer by the events' clock (kernels 1 s), except for a heuristic's K-th one,
- * from 0. STANDIN_SLOW=WHICH does the same to launches of these products. STANDIN_LT_LOG=FILE gets a line for each call
- * of the heuristic and each launch: `launch 4` for epilogue 4. */
+ * STANDIN_FASTEST=K makes launches take 10 s longer by the events' clock, except the heuristics' K-th ones, from 0;
+ * kernels take 1 s longer. STANDIN_SLOW=WHICH adds 10 s to launches of these products. STANDIN_LT_LOG=FILE gets a line
+ * for each call of the heuristic and each launch: `launch 4` for epilogue 4. */
 #include "cublasLt.h"
 #include "bf16.h"
 #include "standin.h"
