@@ -146,8 +146,8 @@ static void put_known(struct text *t, const char *file, const struct known_resul
     put(t, "whole model: loss %.7f, %.7f in %s: differs by %.1e%s\n", known->loss, known->wanted_loss, file,
         loss_error(known), loss_error(known) <= KNOWN_TOLERANCE ? "" : "  wrong");
     if (worst)
-        put(t, "  gradients of %d parameters differ by at most %.1e, the largest error that of %s%s\n", known->n,
-            worst->error, worst->name, worst->error <= KNOWN_TOLERANCE ? "" : "  wrong");
+        put(t, "  gradients of %d parameters differ by at most %.1e, most in %s%s\n", known->n, worst->error,
+            worst->name, worst->error <= KNOWN_TOLERANCE ? "" : "  wrong");
 }
 
 /* ---- what is printed ---- */

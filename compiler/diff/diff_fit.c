@@ -243,7 +243,7 @@ static struct points collective_points(const struct side *side) {
     double *took = NEW(double, side_nsteps(side));
     for (int i = 0; i < side->n; i++) {
         const struct diff_op *op = &side->op[i];
-        if (!is_group(op->op) || !side_leads(side, i))
+        if (op->bytes <= 0 || !is_group(op->op) || !side_leads(side, i))
             continue;
         int n = count_members(side, i), motion = motion_of(op->op);
         bool shards = motion == OP_ALL_GATHER || motion == OP_REDUCE_SCATTER;

@@ -101,12 +101,11 @@ struct spread {
 
 struct machine {
     bool has_cluster;
-    struct link *link; /* [src * workers + dst]; NULL: free */
-    struct link
-        *collective;    /* [motion * (workers + 1) + n]: of n ranks; latency NAN: by the links. NULL: all by links */
-    double *speed;      /* per rank: 2 takes half as long as 1; NULL: all 1 */
-    double memory;      /* bytes per rank; INFINITY: no limit */
-    double host_memory; /* bytes of host memory */
+    struct link *link;       /* [src * workers + dst]; NULL: free */
+    struct link *collective; /* [motion * (workers + 1) + n]; NULL, or latency NAN: by the links */
+    double *speed;           /* per rank: 2 takes half as long as 1; NULL: all 1 */
+    double memory;           /* bytes per rank; INFINITY: no limit */
+    double host_memory;      /* bytes of host memory */
     struct link *host_link; /* per rank: to host memory; the other direction is a link of its own with the same figures;
                              * NULL: free */
     double flops;           /* per second and rank; 0: not given, so times are in FLOP */

@@ -23,7 +23,7 @@ build/lua/lua.h:
 build/page/liblua.bc: $(LUA_SRC)/lua.h
 	@mkdir -p $(@D)
 	cd $(LUA_SRC) && $(EMCC) $(PAGE_FLAGS) -r -o $(CURDIR)/$@ $$(ls l*.c | grep -vxE 'lua.c|luac.c|ltests.c')
-# Calls the compiler itself, with the flags that Emscripten prints: emcc would take three times as long.
+# Calls the compiler itself, with the flags that Emscripten prints: emcc takes twice as long.
 build/page/clang: compiler/page/page.mk
 	@mkdir -p $(@D)
 	echo "$$(em-config LLVM_ROOT)/clang $$($(EMCC) --cflags $(PAGE_FLAGS))" >$@

@@ -48,13 +48,9 @@ static struct link ask_link(struct script *script, const char *name, int f, int 
 }
 
 static struct link *links(struct script *script, const struct table *table, int workers) {
-    lua_State *L = script->L;
-    int type = push_field(table, "link"), f = lua_gettop(L);
-    if (type == LUA_TNIL)
+    int f = function_field(table, "link", "latency, bandwidth of the link from rank src to rank dst");
+    if (f == 0)
         return NULL;
-    if (type != LUA_TFUNCTION)
-        field_fail(L, table->line, "link",
-                   "'link' must be a function(src, dst) that returns latency, bandwidth, not %s", describe(L, f));
     struct link *link = NEW(struct link, (size_t)workers * (size_t)workers);
     for (int src = 0; src < workers; src++)
         for (int dst = 0; dst < workers; dst++)
@@ -64,13 +60,9 @@ static struct link *links(struct script *script, const struct table *table, int 
 }
 
 static struct link *host_links(struct script *script, const struct table *table, int workers) {
-    lua_State *L = script->L;
-    int type = push_field(table, "host_link"), f = lua_gettop(L);
-    if (type == LUA_TNIL)
+    int f = function_field(table, "host_link", "latency, bandwidth of a rank's link to host memory");
+    if (f == 0)
         return NULL;
-    if (type != LUA_TFUNCTION)
-        field_fail(L, table->line, "host_link",
-                   "'host_link' must be a function(rank) that returns latency, bandwidth, not %s", describe(L, f));
     struct link *link = NEW(struct link, workers);
     for (int rank = 0; rank < workers; rank++)
         link[rank] = ask_link(script, "host_link", f, rank, -1);
@@ -79,12 +71,9 @@ static struct link *host_links(struct script *script, const struct table *table,
 
 static struct link *collectives(struct script *script, const struct table *table, int workers) {
     lua_State *L = script->L;
-    int type = push_field(table, "collective"), f = lua_gettop(L);
-    if (type == LUA_TNIL)
+    int f = function_field(table, "collective", "latency, bandwidth of an operation among n ranks");
+    if (f == 0)
         return NULL;
-    if (type != LUA_TFUNCTION)
-        field_fail(L, table->line, "collective",
-                   "'collective' must be a function(op, n) that returns latency, bandwidth, not %s", describe(L, f));
     struct link *of = NEW(struct link, (int64_t)NOPS * (workers + 1));
     for (int op = 0; op < NOPS; op++)
         for (int n = 2; n <= workers && is_group(op) && motion_of(op) == op; n++) {
@@ -103,12 +92,9 @@ static struct link *collectives(struct script *script, const struct table *table
 
 static double *speeds(struct script *script, const struct table *table, int workers) {
     lua_State *L = script->L;
-    int type = push_field(table, "speed"), f = lua_gettop(L);
-    if (type == LUA_TNIL)
+    int f = function_field(table, "speed", "how fast a rank is");
+    if (f == 0)
         return NULL;
-    if (type != LUA_TFUNCTION)
-        field_fail(L, table->line, "speed", "'speed' must be a function(rank) that returns how fast it is, not %s",
-                   describe(L, f));
     double *speed = NEW(double, workers);
     for (int k = 0; k < workers; k++) {
         call_begin(script, "speed", k, -1, -1);
@@ -131,12 +117,9 @@ static double *speeds(struct script *script, const struct table *table, int work
  * that no single stage has. */
 static double *costs(struct script *script, const struct table *table, int stages, int sets) {
     lua_State *L = script->L;
-    int type = push_field(table, "cost"), f = lua_gettop(L);
-    if (type == LUA_TNIL)
+    int f = function_field(table, "cost", "the seconds of stage s's operation");
+    if (f == 0)
         return NULL;
-    if (type != LUA_TFUNCTION)
-        field_fail(L, table->line, "cost", "'cost' must be a function(s, op) that returns seconds, not %s",
-                   describe(L, f));
     int of = integer_field(table, "stages", 1, INT_MAX);
     if (of != stages)
         field_fail(L, table->line, "stages",
@@ -191,12 +174,9 @@ static struct spread read_spread(lua_State *L, int f, int s, int op) {
 
 static struct spread *spreads(struct script *script, const struct table *table, int sets) {
     lua_State *L = script->L;
-    int type = push_field(table, "spread"), f = lua_gettop(L);
-    if (type == LUA_TNIL)
+    int f = function_field(table, "spread", "a list of ascending times of stage s's operation");
+    if (f == 0)
         return NULL;
-    if (type != LUA_TFUNCTION)
-        field_fail(L, table->line, "spread", "'spread' must be a function(s, op) that returns a list of times, not %s",
-                   describe(L, f));
     struct spread *spread = NEW(struct spread, (int64_t)sets * NOPS);
     for (int s = 0; s < sets; s++)
         for (int op = 0; op < NOPS; op++) {

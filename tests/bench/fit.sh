@@ -82,7 +82,7 @@ right=0 pairs=0
 for ((i = 0; i < ${#schedules[@]}; i++)); do
     for ((j = i + 1; j < ${#schedules[@]}; j++)); do
         a=${schedules[i]} b=${schedules[j]}
-        differ "$room/$a.json" "$room/$b.json" >/dev/null && ((pairs < ${PAIRS:-30})) || continue
+        differ "$room/$a.json" "$room/$b.json" >/dev/null && ((pairs < ${PAIRS:-40})) || continue
         : >"$room/a" && : >"$room/b"
         for turn in 1 2 3; do
             for side in a b; do
@@ -91,7 +91,8 @@ for ((i = 0; i < ${#schedules[@]}; i++)); do
                 makespan "$name" "$room/$name.1.tsv" >>"$room/$side"
             done
         done
-        read -r x y sign < <(differ "$room/$a.json" "$room/$b.json") || continue
+        told=$(differ "$room/$a.json" "$room/$b.json") || continue
+        read -r x y sign <<<"$told"
         was=$(sort -g "$room/a" | sed -n 2p) is=$(sort -g "$room/b" | sed -n 2p)
         pairs=$((pairs + 1))
         if awk -v a="$was" -v b="$is" -v s="$sign" 'BEGIN { exit !((a > b) == (s > 0)) }'; then

@@ -30,6 +30,7 @@ from eager import made, microbatches, train
 from judge import expect, finish
 from low_rank import low_rank
 from pianola_export import export
+from sizes import BASE, GROUPED, NO_ENDS
 from small_gpt import SmallGPT
 
 set_verbosity_error()
@@ -40,19 +41,8 @@ CONTEXT, ROWS, STEPS, RATE = 32, 2, 20, 1e-3
 # Schedules, and whether each rank adds up gradients in one rank's order.
 SCHEDULES = {"1f1b": True, "zbv": True, "interleaved": True, "fsdp": False, "pipedream": None}
 
-no_ends = dict(bos_token_id=None, eos_token_id=None, pad_token_id=None)
-base = dict(
-    hidden_size=64,
-    intermediate_size=128,
-    num_hidden_layers=4,
-    num_attention_heads=4,
-    vocab_size=256,
-    max_position_embeddings=64,
-    **no_ends,
-)
-grouped = dict(base, num_key_value_heads=2)
 gpt = dict(n_embd=64, n_layer=4, n_head=4, n_positions=64, vocab_size=256)
-bert = dict(base, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+bert = dict(BASE, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 
 
 def of(kind, layers="model.layers", **config):
@@ -131,7 +121,7 @@ def lora():
 
 def lora_llama():
     """A Llama whose token table, frozen, is also its output matrix."""
-    config = T.LlamaConfig(**grouped, tie_word_embeddings=True)
+    config = T.LlamaConfig(**GROUPED, tie_word_embeddings=True)
     return low_rank(T.LlamaForCausalLM(config), ["q_proj", "v_proj"])
 
 
@@ -142,20 +132,20 @@ MODELS = {
     "LoRA": (lora, "blocks"),
     "LoRA, tied": (lora_llama, "model.layers"),
     "dropout": (Dropping, "blocks"),
-    "Llama": of("LlamaForCausalLM", **grouped),
-    "Llama, tied": of("LlamaForCausalLM", **grouped, tie_word_embeddings=True),
-    "Qwen2": of("Qwen2ForCausalLM", **grouped),
-    "Qwen3": of("Qwen3ForCausalLM", **grouped, head_dim=16),
-    "Mistral": of("MistralForCausalLM", **grouped, head_dim=16, sliding_window=16),
+    "Llama": of("LlamaForCausalLM", **GROUPED),
+    "Llama, tied": of("LlamaForCausalLM", **GROUPED, tie_word_embeddings=True),
+    "Qwen2": of("Qwen2ForCausalLM", **GROUPED),
+    "Qwen3": of("Qwen3ForCausalLM", **GROUPED, head_dim=16),
+    "Mistral": of("MistralForCausalLM", **GROUPED, head_dim=16, sliding_window=16),
     "Gemma3": of(
         "Gemma3ForCausalLM",
-        **grouped,
+        **GROUPED,
         head_dim=16,
         sliding_window=16,
         layer_types=["sliding_attention", "full_attention"] * 2,
     ),
-    "OLMo2": of("Olmo2ForCausalLM", **grouped),
-    "Phi-3": of("Phi3ForCausalLM", **grouped),
+    "OLMo2": of("Olmo2ForCausalLM", **GROUPED),
+    "Phi-3": of("Phi3ForCausalLM", **GROUPED),
     "GPT-2": of(
         "GPT2LMHeadModel",
         "transformer.h",
@@ -163,24 +153,24 @@ MODELS = {
         resid_pdrop=0.0,
         embd_pdrop=0.0,
         attn_pdrop=0.0,
-        **no_ends,
+        **NO_ENDS,
     ),
-    "GPT-NeoX": of("GPTNeoXForCausalLM", "gpt_neox.layers", **base),
-    "Phi": of("PhiForCausalLM", **base, resid_pdrop=0.0, embd_pdrop=0.0, attention_dropout=0.0),
-    "StableLM": of("StableLmForCausalLM", **grouped),
-    "Starcoder2": of("Starcoder2ForCausalLM", **grouped, embedding_dropout=0.0, residual_dropout=0.0),
+    "GPT-NeoX": of("GPTNeoXForCausalLM", "gpt_neox.layers", **BASE),
+    "Phi": of("PhiForCausalLM", **BASE, resid_pdrop=0.0, embd_pdrop=0.0, attention_dropout=0.0),
+    "StableLM": of("StableLmForCausalLM", **GROUPED),
+    "Starcoder2": of("Starcoder2ForCausalLM", **GROUPED, embedding_dropout=0.0, residual_dropout=0.0),
     "Granite": of(
-        "GraniteForCausalLM", **grouped, residual_multiplier=0.5, logits_scaling=2.0, embedding_multiplier=3.0
+        "GraniteForCausalLM", **GROUPED, residual_multiplier=0.5, logits_scaling=2.0, embedding_multiplier=3.0
     ),
-    "Cohere": of("CohereForCausalLM", **grouped),
-    "SmolLM3": of("SmolLM3ForCausalLM", **grouped),
-    "GLM-4": of("Glm4ForCausalLM", **grouped, head_dim=16),
+    "Cohere": of("CohereForCausalLM", **GROUPED),
+    "SmolLM3": of("SmolLM3ForCausalLM", **GROUPED),
+    "GLM-4": of("Glm4ForCausalLM", **GROUPED, head_dim=16),
     "OPT": of(
         "OPTForCausalLM",
         "model.decoder.layers",
-        **dict(base, ffn_dim=128, dropout=0.0, word_embed_proj_dim=64),
+        **dict(BASE, ffn_dim=128, dropout=0.0, word_embed_proj_dim=64),
     ),
-    "Falcon": of("FalconForCausalLM", "transformer.h", **base, hidden_dropout=0.0, attention_dropout=0.0),
+    "Falcon": of("FalconForCausalLM", "transformer.h", **BASE, hidden_dropout=0.0, attention_dropout=0.0),
     "GPT-J": of(
         "GPTJForCausalLM",
         "transformer.h",
@@ -189,15 +179,15 @@ MODELS = {
         resid_pdrop=0.0,
         embd_pdrop=0.0,
         attn_pdrop=0.0,
-        **no_ends,
+        **NO_ENDS,
     ),
     "BLOOM": of(
-        "BloomForCausalLM", "transformer.h", hidden_size=64, n_layer=4, n_head=4, vocab_size=256, **no_ends
+        "BloomForCausalLM", "transformer.h", hidden_size=64, n_layer=4, n_head=4, vocab_size=256, **NO_ENDS
     ),
     "ModernBERT": of(
         "ModernBertForMaskedLM",
         "model.layers",
-        **dict(base, global_attn_every_n_layers=2, local_attention=16),
+        **dict(BASE, global_attn_every_n_layers=2, local_attention=16),
     ),
     "BERT": of("BertForMaskedLM", "bert.encoder.layer", **bert),
 }

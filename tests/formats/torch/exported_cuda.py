@@ -34,6 +34,7 @@ from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 from eager import made, microbatches, train
 from judge import expect, finish
 from pianola_export import export
+from sizes import GROUPED
 from small_gpt import SmallGPT
 
 set_verbosity_error()
@@ -42,24 +43,12 @@ torch.set_num_threads(1)
 PIANOLA, DATA = sys.argv[1:3]
 CONTEXT, ROWS, STEPS, RATE = 32, 2, 4, 1e-3
 SCHEDULES = ("1f1b", "zbv")
-base = dict(
-    hidden_size=64,
-    intermediate_size=128,
-    num_hidden_layers=4,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    vocab_size=256,
-    max_position_embeddings=64,
-    bos_token_id=None,
-    eos_token_id=None,
-    pad_token_id=None,
-)
 # Attention by the runtime's kernels; by products, since windows are masks.
 MODELS = {
     "small GPT": (SmallGPT, "blocks"),
-    "Llama": (lambda: T.LlamaForCausalLM(T.LlamaConfig(**base)), "model.layers"),
+    "Llama": (lambda: T.LlamaForCausalLM(T.LlamaConfig(**GROUPED)), "model.layers"),
     "Mistral": (
-        lambda: T.MistralForCausalLM(T.MistralConfig(**base, head_dim=16, sliding_window=16)),
+        lambda: T.MistralForCausalLM(T.MistralConfig(**GROUPED, head_dim=16, sliding_window=16)),
         "model.layers",
     ),
 }

@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from eager import made, microbatches, train
 from judge import expect, finish
 from pianola_export import export
+from sizes import GROUPED
 
 T.utils.logging.set_verbosity_error()
 torch.set_num_threads(1)
@@ -76,19 +77,7 @@ class Spaced(Seeing):
 
 
 def llama():
-    config = T.LlamaConfig(
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=4,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        vocab_size=256,
-        max_position_embeddings=64,
-        bos_token_id=None,
-        eos_token_id=None,
-        pad_token_id=None,
-    )
-    return T.LlamaForCausalLM(config)
+    return T.LlamaForCausalLM(T.LlamaConfig(**GROUPED))
 
 
 def files(count):

@@ -11,7 +11,7 @@
 #include <setjmp.h>
 #include <sys/mman.h>
 
-/* As in torch/csrc/inductor/aoti_torch/c/shim.h and torch/csrc/inductor/aoti_torch/generated/c_shim_cpu.h. */
+/* Declares them as PyTorch does, in torch/csrc/inductor/aoti_torch/c/shim.h and generated/c_shim_cpu.h there. */
 int32_t aoti_torch_empty_strided(int64_t, const int64_t *, const int64_t *, int32_t, int32_t, int32_t, handle *);
 int32_t aoti_torch__reinterpret_tensor(handle, int64_t, const int64_t *, const int64_t *, int64_t, handle *);
 int32_t aoti_torch_new_tensor_handle(handle, handle *);
