@@ -2,7 +2,7 @@
 // lower half of it where jobs overlap, or several lanes where rows are lower than a pixel.
 
 // A line is { top, bottom, mixer: its number, parts: [{ lane, hidden }], end: of its side, count: of operations, sums,
-// overlaps: whether operations may overlap }.
+// overlaps: whether operations of a lane may overlap }.
 function lineOf(f, entry, y, h, lane, hidden) {
   const top = Math.round(y * f.dpr);
   return { top, bottom: Math.max(top + 1, Math.round((y + h) * f.dpr)), mixer: entry.delta ? 1 : 0, parts: [{ lane, hidden }],
@@ -21,7 +21,7 @@ function linesOf(f) {
   let alone = null; // the line of the row before, if it has no others
   for (const e of f.layout.entries) {
     if (alone && Math.round(e.y * f.dpr) === alone.top) { // rows that share a line of pixels
-      alone.overlaps = true;
+      alone.overlaps ||= Boolean(e.row.halved);
       alone.parts.push({ lane: e.row.lanes[0], hidden: 0 });
       alone.count += e.row.lanes[0].end - e.row.lanes[0].first;
       continue;

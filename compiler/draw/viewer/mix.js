@@ -60,6 +60,12 @@ function firstAfter(ends, from, to, t) {
   return from;
 }
 
+// Returns the colour, as a pixel, of one lane's mix: its sums of colours, the share that is busy, and idle time.
+function complete(r, g, b, busy, idle) {
+  const rest = busy < 1 ? 1 - busy : 0, w = busy > 1 ? 1 / busy : 1;
+  return 0xff000000 | (b * w + idle[2] * rest) << 16 | (g * w + idle[1] * rest) << 8 | (r * w + idle[0] * rest);
+}
+
 // Mixes lanes. acc has 4 numbers per pixel: red, green, blue, and the share that is busy.
 function makeMixer(timeline, palette) {
   const { start, end, flags } = timeline.ops, { paint, colours } = palette;
@@ -81,40 +87,34 @@ function makeMixer(timeline, palette) {
 
   // Writes the pixels from x0 to x1 of a lane whose operations do not overlap, as mix and then mixed (sums.js) would.
   function draw(pixels, at, lane, hidden, from, perPixel, x0, x1, idle) {
-    const k = 1 / perPixel, [r0, g0, b0] = idle, blank = pixelOf(idle), begin = from + x0 * perPixel;
+    const k = 1 / perPixel, blank = pixelOf(idle), begin = from + x0 * perPixel;
     let x = x0, r = 0, g = 0, b = 0, busy = 0; // the pixel that is not complete
-    const close = () => {
-      const rest = busy < 1 ? 1 - busy : 0, w = busy > 1 ? 1 / busy : 1;
-      pixels[at + x] = 0xff000000 | (b * w + b0 * rest) << 16 | (g * w + g0 * rest) << 8 | (r * w + r0 * rest);
-      r = g = b = busy = 0;
-    };
-    const fill = (to, colour) => { while (++x < to) pixels[at + x] = colour; };
-    const add = (p, w) => {
-      r += w * red[p];
-      g += w * green[p];
-      b += w * blue[p];
-      busy += w;
-    };
     for (let i = Math.max(lane.first, firstAfter(end, lane.first, lane.end, begin) - 1); i < lane.end; i++) {
       const a = Math.max(x, (start[i] - from) * k), z = Math.min(x1, (end[i] - from) * k), first = a | 0, last = z | 0, p = paint[i];
       if (a >= x1) break;
       if (z <= a || flags[i] & hidden) continue;
       if (first > x) {
-        close();
-        fill(first, blank);
+        pixels[at + x++] = complete(r, g, b, busy, idle);
+        r = g = b = busy = 0;
+        while (x < first) pixels[at + x++] = blank;
       }
-      if (last === first) {
-        add(p, z - a);
-        continue;
-      }
-      add(p, first + 1 - a);
-      close();
-      fill(last, packed[p]);
-      add(p, z - last);
+      let w = (last > first ? first + 1 : z) - a;
+      r += w * red[p];
+      g += w * green[p];
+      b += w * blue[p];
+      busy += w;
+      if (last === first) continue;
+      pixels[at + x++] = complete(r, g, b, busy, idle);
+      for (const colour = packed[p]; x < last;) pixels[at + x++] = colour;
+      w = z - last;
+      r = w * red[p];
+      g = w * green[p];
+      b = w * blue[p];
+      busy = w;
     }
     if (x >= x1) return;
-    close();
-    fill(x1, blank);
+    pixels[at + x++] = complete(r, g, b, busy, idle);
+    while (x < x1) pixels[at + x++] = blank;
   }
 
   return {

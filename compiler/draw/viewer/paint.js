@@ -62,8 +62,9 @@ function paintMemory(c, f, entry) {
 }
 
 function paintBlocks(c, f, entry) { // outlines, lines where there is no room for them, and names of a row's operations that have room for them
+  if (entry.h < 5) return;
   const { start, end, flags } = f.timeline.ops, [first, last] = inSight(f, entry.row.lanes[0]);
-  if (entry.h < 5 || last - first > plotWidth(f) / 3) return;
+  if (last - first > plotWidth(f) / 3) return;
   const palette = f.mixers[entry.delta ? 1 : 0].palette, outline = new Path2D(), frame = new Path2D(), foot = new Path2D(), head = new Path2D(), wide = (f.to - f.from) / plotWidth(f);
   c.textAlign = 'center';
   c.textBaseline = 'middle';

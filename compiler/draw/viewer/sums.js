@@ -20,7 +20,7 @@ function mixed(acc, k, rows, idle) {
 }
 
 function makeSums(f, line, cells) {
-  const cell = f.timeline.end / cells, acc = scratchOf(4 * cells), sum = new Int32Array(3 * cells + 3), rows = line.parts.length, { idle } = f.ink;
+  const cell = f.timeline.end / cells, acc = scratchOf(4 * cells), sum = new Int32Array(3 * cells + 6), rows = line.parts.length, { idle } = f.ink;
   for (const { lane, hidden } of line.parts) f.mixers[line.mixer].mix(acc, lane, hidden, 0, cell, 0, cells);
   for (let i = 0, k = 0, s = 3; i < cells; i++, k += 4, s += 3) {
     const busy = acc[k + 3], w = FINE / (busy > rows ? busy : rows), rest = busy > rows ? 0 : FINE - busy * w;
@@ -46,16 +46,13 @@ function prepareSums(f, lines, milliseconds) {
 
 // Writes the pixels from x0 to x1 of a line, of which pixel 0 begins at time `from`, to pixels[at + x].
 function mixSums({ cell, cells, sum }, from, perPixel, pixels, at, x0, x1) {
-  const step = perPixel / cell;
-  let r = 0, g = 0, b = 0, before = 0;
-  for (let x = x0, u = (from + x0 * perPixel) / cell; x <= x1; x++, u += step) {
-    const t = u < 0 ? 0 : u < cells ? u : cells, i = t < cells ? t | 0 : cells - 1, w = t - i, s = 3 * i;
-    const r1 = sum[s] + w * (sum[s + 3] - sum[s]), g1 = sum[s + 1] + w * (sum[s + 4] - sum[s + 1]), b1 = sum[s + 2] + w * (sum[s + 5] - sum[s + 2]);
-    const k = 1 / ((t - before) * FINE);
+  const begin = from / cell, step = perPixel / cell, k = 1 / (step * FINE);
+  for (let x = x0, r = 0, g = 0, b = 0; x <= x1; x++) {
+    const u = Math.min(begin + x * step, cells), i = u | 0, w = u - i, s = 3 * i, r0 = sum[s], g0 = sum[s + 1], b0 = sum[s + 2];
+    const r1 = r0 + w * (sum[s + 3] - r0), g1 = g0 + w * (sum[s + 4] - g0), b1 = b0 + w * (sum[s + 5] - b0);
     if (x > x0) pixels[at + x - 1] = 0xff000000 | (b1 - b) * k + 0.5 << 16 | (g1 - g) * k + 0.5 << 8 | (r1 - r) * k + 0.5;
     r = r1;
     g = g1;
     b = b1;
-    before = t;
   }
 }
