@@ -233,14 +233,16 @@ $(B)/measure: $(B)/obj/tests/language/confined/measure.o
 $(B)/kill: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/processes/kill/*.c))
 	$(CC) $(FLAGS) -o $@ $^
 
-units: $(B)/pianola $(B)/bench $(B)/property $(B)/readback $(B)/checkpoints $(B)/formulas $(B)/measure $(B)/kill $(UNITS:%=$(B)/tests/%)
+programs: $(B)/pianola $(B)/bench $(B)/property $(B)/readback $(B)/checkpoints $(B)/formulas $(B)/measure $(B)/kill $(patsubst %,$(B)/tests/%,$(filter house/%,$(UNITS)))
+units: programs $(UNITS:%=$(B)/tests/%)
 # The tests that a change breaks first: units, the proof, random schedules and golden text, within three minutes.
-QUICK := tests/house/floors/floors.sh $(patsubst %,build/tests/%,$(filter unit/%,$(UNITS))) \
+UNIT_TESTS := $(patsubst %,build/tests/%,$(filter unit/%,$(UNITS)))
+FIRST := tests/house/floors/floors.sh \
     $(patsubst %,tests/%/test.sh,language/bad passes/golden proof/property papers/table1 house/tidy proof/verify)
 test-quick: deps
 	@echo "building the quick tests"
 	@$(MAKE_ALL) units
-	@tests/run $(QUICK)
+	@tests/run $(UNIT_TESTS) $(FIRST)
 # Readers of our traces, for tests/formats/traces/test.sh: Holistic Trace Analysis, without the notebooks that it
 # depends on, and Perfetto's schema (300 MB).
 build/traces/installed:
@@ -250,12 +252,12 @@ build/traces/installed:
 	touch $@
 test: PACKAGES += $(PAGE_PACKAGES) $(LAUNCHERS)
 test: deps
-	@echo "building the tests, plain and with sanitizers"
-	@$(MAKE_ALL) units runtime $(B)/any-rank standin standin-check build/pianola.html build/traces/installed
+	@echo "building the tests, unit tests with sanitizers"
+	@$(MAKE_ALL) programs runtime $(B)/any-rank standin standin-check build/pianola.html build/traces/installed
 	@$(MAKE_ALL) $(ASAN) units mutants
 	@$(MAKE_ALL) $(TSAN) build/tsan/pianola
 	@[ ! -x $(NVCC) ] || $(MAKE_ALL) gpu
-	@tests/run $(QUICK) $(filter-out $(QUICK),$(SCRIPTS)) $(patsubst %,build/asan/tests/%,$(filter unit/%,$(UNITS)))
+	@tests/run $(FIRST) $(filter-out $(FIRST),$(SCRIPTS)) $(UNIT_TESTS:build/%=build/asan/%)
 floors:
 	@tests/house/floors/floors.sh
 # make test-kill N=1000: kills or stops N ranks.
@@ -400,4 +402,4 @@ format:
 	git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | grep -v ^generated/ | xargs clang-format -i
 clean:
 	rm -rf build
-.PHONY: gpu standin runtime deps units test test-quick test-kill test-torch test-export test-export-cuda test-finetune test-tokens test-ptx floors bench bench-torch bench-finetune fuzzers fuzz mutants bless asan tsan demo demo-smollm demo-torch install format clean
+.PHONY: gpu standin runtime deps programs units test test-quick test-kill test-torch test-export test-export-cuda test-finetune test-tokens test-ptx floors bench bench-torch bench-finetune fuzzers fuzz mutants bless asan tsan demo demo-smollm demo-torch install format clean

@@ -1,8 +1,9 @@
 # Builds what the scripts here run. build/gpu-check is for a machine with a GPU and CUDA's libraries but none of ours:
 # Lua and BLAS are linked in, programs find each other in their own folder, and kernels are compiled for only one kind
-# of GPU, CODE. build/standin-check is the same sources against tests/gpu/standin/.
+# of GPU, CODE; with CODE=all, build/gpu-check-all has those of `make gpu`, which need not be compiled again.
+# build/standin-check is the same sources against tests/gpu/standin/.
 CODE ?= sm_90
-G := build/gpu-check
+G := build/gpu-check$(if $(filter all,$(CODE)),-all)
 O := build/gpu-check-$(CODE)
 S := build/standin-check
 LAYER_TESTS := kernels attention linear moe fused
@@ -11,7 +12,7 @@ STAYS := $(addprefix $(S)/,pianola libpianola-cuda.so layer_times.so layers nccl
 NVCODE = $(subst $(ARCHS),-gencode arch=compute_80$(comma)code=$(CODE),$(NVFLAGS))
 NVHOST := -std=c++17 -O2 -Xcompiler -fPIC -Iruntime -MMD -MP # these have no kernels of their own
 WITHOUT_TRAINING = $(call cuda_objects,$(1),layers device) build/$(1)/process/comm_loopback.o build/pic/shared.a
-OF_CODE := gpu-check-$(CODE)
+OF_CODE := $(if $(filter all,$(CODE)),cuda,gpu-check-$(CODE))
 
 $(O)/%.o: runtime/%.cu Makefile tests/gpu/device/gpu.mk
 	@mkdir -p $(@D)

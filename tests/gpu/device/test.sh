@@ -155,13 +155,13 @@ if ls build/cuda/*/*.log >/dev/null 2>&1; then # ptxas and the sanitizer print t
         "$(grep -ho "entry function '[^']*'" build/cuda/*/*.log | sort -u | grep -vFf <(echo "$filters" | sed "s/^/'/"))"
 fi
 
-# The folder for a real GPU builds and packs. Its programs load, and without a GPU they say so.
+# The folder for a real GPU builds. Its programs load, and without a GPU they say so.
 if [ -x "${NVCC:-${CUDA_HOME:-/usr/local/cuda}/bin/nvcc}" ]; then
-    timeout 1500 make -s -j"$(nproc)" gpu-check-pack >"$room/pack" 2>&1
-    expect "make gpu-check-pack" "0 yes" "$? $(grep -qE '^[0-9]+ MiB in build/gpu-check.tar.gz$' "$room/pack" && echo yes)"
-    expect "the pack has its libraries" "" "$(LD_LIBRARY_PATH=${CUDA_HOME:-/usr/local/cuda}/lib64 ldd build/gpu-check/{pianola,layers,*.so} | grep 'not found')"
+    timeout 1500 make -s -j"$(nproc)" gpu-check-build CODE=all >"$room/built" 2>&1
+    expect "make gpu-check-build" 0 $?
+    expect "the folder has its libraries" "" "$(LD_LIBRARY_PATH=${CUDA_HOME:-/usr/local/cuda}/lib64 ldd build/gpu-check-all/{pianola,layers,*.so} | grep 'not found')"
     [ -e /dev/nvidiactl ] || expect "gpu-check without a GPU" "2 pianola: error: no CUDA device" \
-        "$(tests/gpu/device/check.sh build/gpu-check >"$room/none" 2>&1; echo "$? $(grep -o '^pianola: error: no CUDA device' "$room/none")")"
+        "$(tests/gpu/device/check.sh build/gpu-check-all >"$room/none" 2>&1; echo "$? $(grep -o '^pianola: error: no CUDA device' "$room/none")")"
 fi
 expect "gpu-check of a missing folder" 2 "$(tests/gpu/device/check.sh /none >/dev/null 2>&1; echo $?)"
 finish

@@ -35,7 +35,7 @@ expect "scripts that do not set their environment" "" "$(grep -LE '^\. .*support
 printf '%s\n' 'yes | head -n 1 >/dev/null' 'echo "${PIPESTATUS[0]}"' 'exit 1' >"$room/stops.sh"
 expect "a reader that closes the pipe ends the writer" 141 "$(trap '' PIPE; tests/run "$room/stops.sh" | seen)"
 
-for suite in tests/formats/text_input/test.sh build/tests/unit/test_{blas_host,launch,product,tcp_meet}; do
+for suite in tests/formats/text_input/test.sh build/asan/tests/unit/test_{blas_host,launch,product,tcp_meet}; do
     expect "$suite" ok "$(hostile tests/run "$suite" | sed -n '1s/ .*//p')"
 done
 finish
