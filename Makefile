@@ -176,9 +176,9 @@ VIEWER := $(patsubst %,compiler/draw/viewer/%.js,data times needs names layout m
 build/viewer-parts.js: $(VIEWER)
 	@mkdir -p $(@D)
 	cat $^ > $@
-build/viewer.js: build/viewer-parts.js compiler/draw/viewer/page.js
+build/viewer.js: build/viewer-parts.js
 	{ echo "'use strict';"; cat $^; } > $@
-build/page.h: compiler/draw/page.css compiler/draw/viewer/viewer.css build/viewer.js
+build/page.h: compiler/draw/page.css $(patsubst %,compiler/draw/viewer/%,viewer.css page.js curve.js) build/viewer.js
 build/unit_text.h: runtime/unit.h runtime/units/aoti.h
 build/prelude.h build/page.h build/unit_text.h:
 	@mkdir -p $(@D)

@@ -372,7 +372,7 @@ const struct option_row options[] = {
            {DIFF, "also draw A, B and the difference on one time axis"}, {FRONTIER, "also draw the curve"}),
     OPTION("html", "FILE", SETS(diff.html, string, .unrecorded = true),
            {DIFF, "the picture of --svg in a page that responds to the mouse"},
-           {FRONTIER, "write a page with the curve and its figures"}),
+           {FRONTIER, "write a page with the curve, its figures, and the timelines of its points"}),
     OPTION("git", NULL, SETS(diff.git, flag), {DIFF, "run as git's external diff, with git's seven arguments"}),
     OPTION("json", NULL, SETS(json, flag, .unrecorded = true), {ALL & ~(COMPILE | IMPORT), "print figures as JSON"}),
     OPTION("color", "WHEN", SETS(draw.color, choice, .words = "always never auto"),

@@ -1,5 +1,6 @@
 /* A picture in a page: one file that needs no network. Its style is page.css and viewer/viewer.css, its script is
- * viewer/, which draws the data. Without scripts, it shows a static picture, if there is one, and the report. */
+ * viewer/, which draws the data, or the timelines that are selected in a static picture. Without scripts, it shows a
+ * static picture, if there is one, and the report. */
 #include "page.h"
 #include "svg.h"
 
@@ -49,6 +50,24 @@ static void put_picture(struct text *t, const struct page *page) {
     put(t, "</figure>\n");
 }
 
+/* Writes the data and the scripts that show them. */
+static void put_scripts(struct text *t, const struct page *page) {
+    if (page->data) {
+        put(t, "<script type=\"application/json\" id=\"data\">");
+        put_data(t, page->data);
+        put(t, "</script>\n");
+    }
+    for (int i = 0; i < page->nshown; i++) {
+        put(t, "<script type=\"application/json\" data-place=\"%s\" data-said=\"", page->shown[i].place);
+        put_xml(t, page->shown[i].said);
+        put(t, "\">");
+        put_data(t, &page->shown[i].data);
+        put(t, "</script>\n");
+    }
+    if (page->data || page->nshown)
+        put(t, "<script>\n%s%s</script>\n", viewer_js, page->data ? page_js : curve_js);
+}
+
 void put_page(struct text *t, const struct page *page) {
     put(t, "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n"
            "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
@@ -62,10 +81,6 @@ void put_page(struct text *t, const struct page *page) {
     put(t, "<section id=\"report\" aria-label=\"Report\" tabindex=\"0\"><pre>");
     put_xml(t, page->report);
     put(t, "</pre></section>\n</main>\n");
-    if (page->data) {
-        put(t, "<script type=\"application/json\" id=\"data\">");
-        put_data(t, page->data);
-        put(t, "</script>\n<script>\n%s</script>\n", viewer_js);
-    }
+    put_scripts(t, page);
     put(t, "</html>\n");
 }

@@ -28,6 +28,11 @@ void put_xml(struct text *t, const char *s);
 /* Writes ", microbatch 3, slice 1". slices 0: microbatches are not cut */
 void svg_put_number(struct text *t, int op, int batch, int slices);
 
+/* A timeline that a page shows once its place in the static picture is selected. */
+struct shown {
+    const char *place, *said; /* id of an element of the picture; a line about the timeline */
+    struct text data;         /* for the viewer (view.h) */
+};
 /* put_page.c: writes a page with a picture. The name, command, the proof's verdict and figures precede it; the report
  * follows. */
 struct page {
@@ -38,6 +43,8 @@ struct page {
     const char *note, *report; /* note: a sentence below the figures, or NULL */
     const struct text *data;   /* for the viewer (view.h); NULL: the picture is static */
     const struct text *svg;    /* shown without data, or without scripts; NULL: none */
+    const struct shown *shown; /* timelines shown below a static picture; at first, the first one */
+    int nshown;
 };
 void put_page(struct text *t, const struct page *page);
 

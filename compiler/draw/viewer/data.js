@@ -10,7 +10,8 @@
 //   range.js   what a range of time holds, and waits       place.js   what is at a place, and its description
 //   parts.js   the elements around the canvas              table.js   what is in sight as tables
 //   move.js    mouse, touch and keys
-//   view.js    the picture in a page: what is in sight, selected, found; page.js  the static pages
+//   view.js    the picture in a page: what is in sight, selected, found; page.js  the static pages;
+//   curve.js   the page of `frontier`
 //
 //   const view = makeView(host, { height, changed });         // host: an element; height(): most pixels of the window
 //   view.show(readTimeline(text), keep);                      // keep: keeps the visible time if the end is the same

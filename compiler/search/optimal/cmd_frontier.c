@@ -12,39 +12,14 @@
  * of its bound. The bound of a larger cap holds too, and so does the bound without a cap, in no_cap.bound. If one of
  * these is better, its certificate proves the point. With --bytes, memory_4096.lua is the order for 4096 bytes. */
 #include "base/put_json.h"
-#include "cli/command.h"
 #include "cli/pipeline.h"
 #include "cli/files.h"
 #include "closed.h"
-#include "frontier.h"
-#include "optimal.h"
+#include "curve.h"
 #include "cli/terminal.h"
-#include "draw/svg.h"
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
-
-struct known {
-    const char *name;
-    double peak, makespan;
-    const char *why; /* why it is left out; NULL: it is not */
-};
-struct written {
-    int64_t memory;
-    const char *certificate;
-    const int64_t *start;
-};
-struct curve {
-    struct compile first;
-    bool bytes;
-    struct written *step; /* with --bytes: each search's order; some of these become points */
-    int nsteps;
-    size_t room;        /* capacity of step */
-    const char *folder; /* NULL: do not write the points */
-    struct frontier frontier;
-    struct known *known;
-    int nknown; /* number, including those left out */
-};
 
 static void tell_point(void *curve, int cap) {
     (void)curve;
@@ -71,9 +46,20 @@ static void stage_script(const struct curve *curve, const char *file, const char
     stage_file(file, &script, false);
 }
 
+static void note_order(struct curve *curve, int64_t room, const char *certificate, const int64_t *start) {
+    size_t n = (size_t)curve->first.spec->njobs;
+    if (!start)
+        return;
+    GROW(curve->order, curve->capacity, (size_t)curve->norders + 1);
+    int64_t *kept = memcpy(NEW(int64_t, n), start, sizeof *start * n);
+    curve->order[curve->norders++] = (struct kept_order){room, certificate, kept};
+}
+
 /* Writes a point's files. Without a cap, the order is the same as with the last cap, but the bound may not be. */
 static bool keep_point(void *context, const struct point *point, const char *certificate, const int64_t *start) {
-    const struct curve *curve = context;
+    struct curve *curve = context;
+    if (point->cap > 0)
+        note_order(curve, point->cap, certificate, start);
     if (curve->folder) {
         struct text proof = {0};
         put_word(&proof, certificate);
@@ -86,30 +72,31 @@ static bool keep_point(void *context, const struct point *point, const char *cer
 }
 
 static bool keep_step(void *context, const struct point *point, const char *certificate, const int64_t *start) {
-    struct curve *curve = context;
-    if (curve->folder && start) {
-        size_t n = (size_t)curve->first.spec->njobs;
-        GROW(curve->step, curve->room, (size_t)curve->nsteps + 1);
-        int64_t *kept = memcpy(NEW(int64_t, n), start, sizeof *start * n);
-        curve->step[curve->nsteps++] = (struct written){point->memory, certificate, kept};
-    }
+    note_order(context, point->memory, certificate, start);
     return is_accepted(certificate);
 }
 
+const struct kept_order *order_at(const struct curve *curve, const struct point *point) {
+    for (int i = 0; i < curve->norders; i++)
+        if (curve->order[i].room == (curve->bytes ? point->memory : point->cap))
+            return &curve->order[i];
+    return NULL;
+}
+
+/* Writes the files of the points over bytes. */
 static void stage_steps(const struct curve *curve) {
-    for (int i = 0; i < curve->frontier.n; i++)
-        for (int k = 0; k < curve->nsteps; k++) {
-            const struct point *point = &curve->frontier.point[i];
-            const struct written *step = &curve->step[k];
-            struct text proof = {0};
-            if (step->memory != point->memory)
-                continue;
-            put_word(&proof, step->certificate);
-            stage_file(file_with(curve, point->memory, "bound"), &proof, false);
-            stage_script(curve, file_with(curve, point->memory, "lua"),
-                         format("%lld bytes of memory, not counting messages and gaps", (long long)point->memory),
-                         point->makespan, step->start);
-        }
+    for (int i = 0; i < curve->frontier.n; i++) {
+        const struct point *point = &curve->frontier.point[i];
+        const struct kept_order *order = order_at(curve, point);
+        struct text proof = {0};
+        if (!order)
+            continue;
+        put_word(&proof, order->certificate);
+        stage_file(file_with(curve, point->memory, "bound"), &proof, false);
+        stage_script(curve, file_with(curve, point->memory, "lua"),
+                     format("%lld bytes of memory, not counting messages and gaps", (long long)point->memory),
+                     point->makespan, order->start);
+    }
 }
 
 /* ---- known schedules ---- */
@@ -131,10 +118,12 @@ static struct known measure_smallest(struct compile *c, const struct spec *first
         return known;
     }
     double scale = stage_share(sp) / stage_share(first);
+    known.compile = c;
+    known.unit = sp->model ? 1 : scale;
     for (int r = 0; r < c->report->workers; r++)
         known.peak =
             fmax(known.peak, bytes ? (double)c->program->rank[r].least : scale * c->report->rank[r].peak_activations);
-    known.makespan = c->sched->makespan * (sp->model ? 1 : scale);
+    known.makespan = c->sched->makespan * known.unit;
     return known;
 }
 
@@ -159,8 +148,11 @@ static void measure_all(struct curve *curve, const struct settings *settings, bo
     curve->known = NEW(struct known, settings->nfiles);
     for (int i = 0; i < settings->nfiles; i++) {
         bool *used = NEW(bool, settings->args.nset + 2);
-        struct compile c = {.args = args_for(settings, curve->first.spec, used, settings->file[i])};
-        struct known known = measure_smallest(&c, curve->first.spec, curve->bytes);
+        struct compile *c = NEW(struct compile, 1);
+        c->args = args_for(settings, curve->first.spec, used, settings->file[i]);
+        struct known known = measure_smallest(c, curve->first.spec, curve->bytes);
+        if (i == 0 && !known.why)
+            curve->own = curve->known;
         if (i > 0 || !known.why) /* the first one's own order may deadlock */
             curve->known[curve->nknown++] = known;
         for (int k = 0; k < settings->args.nset; k++)
@@ -173,8 +165,7 @@ static void measure_all(struct curve *curve, const struct settings *settings, bo
 
 /* ---- printing ---- */
 
-/* Returns what a rank may hold at this point: live activations, or bytes. */
-static double allowed_at(const struct curve *curve, const struct point *point) {
+double allowed_at(const struct curve *curve, const struct point *point) {
     return curve->bytes ? (double)point->memory : point->cap;
 }
 
@@ -258,14 +249,18 @@ static void put_point(struct text *t, const struct curve *curve, const struct po
         known);
 }
 
+struct measure measure_of_curve(const struct curve *curve, bool ascii) {
+    double most = curve->frontier.free.makespan;
+    for (int i = 0; i < curve->frontier.n; i++)
+        most = fmax(most, curve->frontier.point[i].makespan);
+    return measure_of(most, time_unit(curve->first.spec), ascii);
+}
+
 static void put_curve_table(struct text *t, const struct curve *curve) {
     const struct spec *sp = curve->first.spec;
     const struct frontier *frontier = &curve->frontier;
-    double most = frontier->free.makespan;
     char a[32];
-    for (int i = 0; i < frontier->n; i++)
-        most = fmax(most, frontier->point[i].makespan);
-    struct measure measure = measure_of(most, time_unit(sp), !is_utf8());
+    struct measure measure = measure_of_curve(curve, !is_utf8());
     put(t, "%s: %s, %s; times in %s\n\n", sp->name, counted(sp->workers, "rank"),
         counted(whole_batches(sp), "microbatch"), measure.name);
     put(t, "%s  makespan  lower bound  proved  known schedules\n", curve->bytes ? "memory/bytes" : "cap");
@@ -289,54 +284,11 @@ static void tell_left_out(const struct curve *curve) {
             fprintf(stderr, "pianola: left out: %s: %s\n", tame(curve->known[i].name), tame(curve->known[i].why));
 }
 
-static void draw_curve(struct text *t, const struct curve *curve) {
-    const struct frontier *frontier = &curve->frontier;
-    struct frontier_step *step = NEW(struct frontier_step, frontier->n);
-    struct frontier_mark *mark = NEW(struct frontier_mark, curve->nknown);
-    int nmarks = 0;
-    for (int i = 0; i < frontier->n; i++)
-        step[i] = (struct frontier_step){allowed_at(curve, &frontier->point[i]), frontier->point[i].makespan,
-                                         frontier->point[i].lower};
-    for (int i = 0; i < curve->nknown; i++)
-        if (!curve->known[i].why)
-            mark[nmarks++] =
-                (struct frontier_mark){curve->known[i].name, curve->known[i].peak, curve->known[i].makespan};
-    emit_frontier(t, format("%s: the least makespan over memory", curve->first.spec->name),
-                  curve->bytes ? "bytes" : "live activations", step, frontier->n, mark, nmarks);
-}
-
 /* Dies before the search if a picture could not be written afterwards. */
 static void check_picture(const char *option, const char *file, const struct settings *settings) {
     if (file && strcmp(file, "-") == 0)
         die("%s -: the figures go to stdout; name a file for the picture", option);
     check_destination(file, settings);
-}
-
-static void put_curve_page(struct text *t, const struct curve *curve, const struct text *picture, const char *command) {
-    struct text table = {0};
-    put_curve_table(&table, curve);
-    const struct figure figure[] = {{"points", format("%d", curve->frontier.n)},
-                                    {"known schedules", format("%d", curve->nknown)}};
-    struct page page = {.name = format("%s: the least makespan over memory", curve->first.spec->name),
-                        .command = command,
-                        .figure = figure,
-                        .nfigures = 2,
-                        .report = table.s,
-                        .svg = picture};
-    put_page(t, &page);
-}
-
-/* Stages the pictures that were asked for. */
-static void stage_pictures(const struct curve *curve, const struct settings *settings) {
-    struct text picture = {0}, page = {0};
-    if (settings->diff.svg || settings->diff.html)
-        draw_curve(&picture, curve);
-    if (settings->diff.svg)
-        stage_file(settings->diff.svg, &picture, false);
-    if (settings->diff.html) {
-        put_curve_page(&page, curve, &picture, settings->command);
-        stage_file(settings->diff.html, &page, false);
-    }
 }
 
 /* Dies if the script has something that is not counted in bytes. */
@@ -352,7 +304,7 @@ int cmd_frontier(const struct settings *settings) {
     struct curve curve = {.first.args = settings->args,
                           .bytes = settings->search.bytes,
                           .folder = settings->output ? folder_named(settings->output) : NULL};
-    struct text out = {0};
+    struct text out = {0}, table = {0};
     check_picture("--svg", settings->diff.svg, settings);
     check_picture("--html", settings->diff.html, settings);
     curve.first.args.used = used;
@@ -370,13 +322,18 @@ int cmd_frontier(const struct settings *settings) {
                                         .context = &curve,
                                         .begins = tell_point,
                                         .ended = curve.bytes ? keep_step : keep_point});
-    stage_steps(&curve);
+    if (curve.folder && curve.bytes)
+        stage_steps(&curve);
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\033[K");
-    stage_pictures(&curve, settings);
+    put_curve_table(&table, &curve);
+    stage_pictures(&curve, settings, table.s);
     place_files();
     tell_left_out(&curve);
-    (settings->json ? put_curve_json : put_curve_table)(&out, &curve);
+    if (settings->json)
+        put_curve_json(&out, &curve);
+    else
+        put_bytes(&out, table.s, table.n);
     write_file("-", &out);
     return 0;
 }

@@ -49,18 +49,4 @@ const char *certificate_text(const struct searched *what, const struct instance 
  * searches.ended. */
 struct point end_search(const struct searched *what, struct scratch scratch, struct point point,
                         const char *certificate, const int64_t *start);
-
-/* ---- emit_frontier.c: draws the least makespan over memory, beside known schedules ---- */
-
-struct frontier_step {
-    double room;
-    double makespan, lower; /* NAN: none */
-};
-struct frontier_mark {
-    const char *name;
-    double peak, makespan;
-};
-/* Draws the steps as a staircase and each known schedule as a mark. what: name of the memory axis. */
-void emit_frontier(struct text *out, const char *title, const char *what, const struct frontier_step *step, int n,
-                   const struct frontier_mark *mark, int nmarks);
 #endif

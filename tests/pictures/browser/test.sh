@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checks the pages of `show --format html` and `diff --html`: the parts around the picture, and in a browser (viewer.py)
-# the picture itself, in narrow and wide windows, in light and dark themes, with wheel, mouse and keys; and how large and
-# how fast pages of a million operations are (speed.py).
+# Checks the pages of `show --format html`, `diff --html` and `frontier --html`: the parts around the picture, and in a
+# browser (viewer.py) the picture itself, in narrow and wide windows, in light and dark themes, with wheel, mouse and
+# keys; and how large and how fast pages of a million operations are (speed.py).
 # tests/pictures/timelines and tests/pictures/diffs check the pictures' contents.
 cd "$(dirname "$0")/../../.." || exit 2
 . tests/support/lib.sh

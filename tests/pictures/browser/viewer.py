@@ -1,4 +1,4 @@
-"""Uses the pages of `show` and `diff` as a person does, in a real browser: viewer.py FOLDER [PART...]. Pages and
+"""Uses the pages of `show`, `diff` and `frontier` as a person does, in a real browser: viewer.py FOLDER [PART...]. Pages and
 screenshots go to FOLDER. Prints `N passed, M failed`. Expected places and figures come from timeline.tsv and from
 arithmetic, not from the viewer."""
 import json
@@ -14,6 +14,7 @@ folder = os.path.abspath(sys.argv[1])
 native = os.environ.get("PIANOLA", "build/pianola")
 passed = failed = 0
 b = Browser()
+CURVE = ["schedules/zbv.lua", "schedules/v_half.lua", "schedules/1f1b.lua"]
 LATENCY = ["--cluster", "schedules/clusters/latency.lua", "-D", "latency=1"]
 
 
@@ -35,7 +36,7 @@ def run(*args):
 def page(name, *args, command="show"):
     """Makes a page and opens it; returns its path."""
     path = os.path.join(folder, name + ".html")
-    run(command, *args, *(["--html", path] if command == "diff" else ["--format", "html", "-o", path]))
+    run(command, *args, *(["--html", path] if command != "show" else ["--format", "html", "-o", path]))
     open_page(path)
     return path
 
@@ -340,8 +341,9 @@ def words():
 def without():
     """Without scripts, there is a picture, if it is small, and the report."""
     small, large = page("small", "schedules/1f1b.lua"), page("large", "schedules/1f1b.lua", "-D", "workers=64", "-D", "batches=256")
+    curve = page("curve", *CURVE, command="frontier")
     b.call("Emulation.setScriptExecutionDisabled", value=True)
-    for path, picture in ((small, True), (large, False)):
+    for path, picture in ((small, True), (large, False), (curve, True)):
         b.open("file://" + path)
         expect("without scripts: a picture", picture, b.value("(e => Boolean(e) && e.getBoundingClientRect().height > 100)(document.querySelector('svg'))"))
         expect("without scripts: the report", True, b.value("document.querySelector('#report pre').textContent.includes('makespan')"))
@@ -363,8 +365,9 @@ def looks():
     contrast = """(() => { const light = c => { const [r, g, b] = c.match(/[\\d.]+/g).map(Number).map(v => v / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
       return 0.2126 * r + 0.7152 * g + 0.0722 * b; }, ground = e => { const c = getComputedStyle(e).backgroundColor; return /, 0\\)$/.test(c) ? ground(e.parentElement) : c; };
       const ratio = (a, b) => (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
-      return [...document.querySelectorAll('h1, header p, code, dt, dd, pre, button, label, .v-legend span, summary')].filter(e => e.offsetParent && ratio(getComputedStyle(e).color, ground(e)) < 4.5).map(e => e.className || e.tagName); })()"""
-    for name, *args in (("show", "schedules/1f1b.lua", *LATENCY), ("diff", "schedules/1f1b.lua", "schedules/zb_h1.lua")):
+      return [...document.querySelectorAll('h1, p, figcaption, code, dt, dd, pre, button, label, .v-legend span, summary')].filter(e => e.offsetParent && ratio(getComputedStyle(e).color, ground(e)) < 4.5).map(e => e.className || e.tagName); })()"""
+    for name, *args in (("show", "schedules/1f1b.lua", *LATENCY), ("diff", "schedules/1f1b.lua", "schedules/zb_h1.lua"),
+                        ("frontier", *CURVE)):
         for width in (390, 1000, 1440):
             for dark in (False, True):
                 b.size(width, 900, dark)
@@ -392,7 +395,56 @@ def joined():
     expect("and names its root", "root: 3F7", lines[-1].split(":")[0] + ":" + lines[-1].split(":")[1])
 
 
-parts = (opens, pointing, moves, finds, measures, mixes, pans, folds, needs, circles, labels, words, without, prints, looks, joined)
+def chooses():
+    """The page of a curve: steps and circles show their timelines, by mouse and by keys."""
+    page("curve", *CURVE, command="frontier")
+    end, pressed, line = "view.frame.timeline.end * view.frame.timeline.tick", "[...document.querySelectorAll('[aria-pressed=true]')].map(e => e.id)", "document.getElementById('shown').textContent"
+    points = json.loads(run("frontier", *CURVE, "--json"))["points"]
+    own = {k["schedule"]: k["makespan"] for p in points for k in p["known"]}
+    expect("at first, the first script's timeline", (own["zbv"], ["mark-0"]), (b.value(end), b.value(pressed)))
+    for i, point in enumerate(points):
+        if point["makespan"] is None:
+            expect("no step without an order", None, b.value(f"document.getElementById('step-{i}')"))
+            continue
+        x, y, w, h = b.box(f"document.getElementById('step-{i}')")
+        b.drag(x + w * 0.6, y + h / 2, x + w * 0.6, y + h / 2, steps=0)
+        painted()
+        expect(f"a click on the step at cap {point['cap']}: its timeline", (point["makespan"], [f"step-{i}"]), (b.value(end), b.value(pressed)))
+        expect("and its line", True, b.value(line).startswith(f"cap {point['cap']}: makespan {point['makespan']} units, optimal; bubble "))
+        expect("and its name for screen readers", f"cap {point['cap']}: makespan {point['makespan']} units, optimal", b.value(f"document.getElementById('step-{i}').getAttribute('aria-label')"))
+    b.value("document.body.focus()")
+    before = sight()
+    b.press("w")
+    expect("the viewer's keys work", True, sight()[1] - sight()[0] < before[1] - before[0])
+    x, y, w, h = b.box("document.querySelector('#mark-2 circle')")
+    b.drag(x + w / 2, y + h / 2, x + w / 2, y + h / 2, steps=0)
+    painted()
+    expect("a click on a circle: its timeline, in its own units", (own["1f1b"] / 2, ["mark-2"]), (b.value(end), b.value(pressed)))
+    b.press("Tab", shift=True)
+    expect("Tab goes from one to the next", "mark-1", b.value("document.activeElement.id"))
+    for key, what in (("Enter", "mark-1"), (" ", "mark-0")):
+        b.value(f"document.getElementById('{what}').focus()")
+        b.press(key)
+        expect(f"{key!r} selects", ([what], own[{"mark-1": "v_half", "mark-0": "zbv"}[what]]), (b.value(pressed), b.value(end)))
+    painted()
+    expect("Space does not scroll", 0, b.value("scrollY"))
+    b.size(390, 900)
+    open_page(os.path.join(folder, "curve.html"))
+    x, y, w, h = b.box("document.querySelector('#mark-0 circle')")
+    expect("in a narrow window, what is shown is in sight", True, 0 < x and x + w < 390)
+    b.size(1440, 900)
+
+
+def keeps():
+    """Another timeline of a curve keeps the look that the user chose."""
+    page("curve", *CURVE, command="frontier")
+    b.value("view.parts.by.value = 'mb'; view.parts.by.dispatchEvent(new Event('change'))")
+    b.value("document.getElementById('step-2').focus()")
+    b.press("Enter")
+    expect("the chosen colours stay", "mb", b.value("view.parts.by.value + (view.frame.look.by === 'mb' ? '' : ', but not in the picture')"))
+
+
+parts = (opens, pointing, moves, finds, measures, mixes, pans, folds, needs, circles, labels, words, without, prints, looks, joined, chooses, keeps)
 try:
     b.size(1440, 900)
     for part in parts:

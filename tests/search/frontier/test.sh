@@ -148,7 +148,57 @@ expect "a step for each cap" 7 "$(grep '^<path class="z"' "$room/a.svg" | grep -
 "$PIANOLA" frontier $caps "${v[@]}" schedules/v_min.lua schedules/zb_h1.lua "$room/apart.lua" --svg "$room/b.svg" --html "$room/b.html" >"$room/b"
 expect "the same bytes twice" "" "$(cmp "$room/a" "$room/b" 2>&1; cmp "$room/a.svg" "$room/b.svg" 2>&1)"
 expect "a page has the same curve" "" "$(sed -n '/<div id="picture">/,/<\/svg>/p' "$room/b.html" | sed 's/.*<div id="picture">//' | sed '/<\/svg>/q' | diff - "$room/b.svg" | head -n 3)"
+expect "its steps have labels" "cap 4: makespan 59 units, optimal" "$(sed -nE 's/^<path id="step-3".*<title>(.*)<\/title>.*/\1/p' "$room/a.svg")"
 expect "a page has the same figures" "" "$(sed -n '/<pre>/,/<\/pre>/p' "$room/b.html" | sed 's/.*<pre>//; /<\/pre>/d' | diff - "$room/a" | head -n 3)"
+
+# The page has a timeline for each point and each known schedule; its steps and circles are the same as the timelines'.
+# timelines PAGE: prints each timeline's place and end.
+timelines() { python3 - "$1" <<'PY'
+import json, re, sys
+page = open(sys.argv[1]).read()
+picture = set(re.findall(r'<(?:path|g) id="([^"]*)"', page))
+for place, data in re.findall(r'<script type="application/json" data-place="([^"]*)" data-said="[^"]*">([^<]*)</script>', page):
+    data = json.loads(data)
+    unit = {"units": 1, "GFLOP": 1e9}[data["unit"]]
+    print(place if place in picture else place + ", which the picture lacks", "%.9g" % (data["end"] * data["tick"] * unit))
+PY
+}
+places() { sed -nE 's/.* data-place="([^"]*)" data-said=.*/\1/p' "$1" | paste -sd' '; }
+ends() { while read -r place args; do echo "$place $(printf %.9g "$(figure makespan $args)")"; done; } # place, arguments of show
+"$PIANOLA" frontier $caps "${v[@]}" --json -o "$room/points" schedules/v_min.lua schedules/zb_h1.lua "$room/apart.lua" >"$room/json" 2>/dev/null
+expect "a timeline for each point that has an order, and each known schedule; the last point first" \
+    "step-7 step-6 step-5 step-4 step-3 step-2 step-1 mark-0 mark-1" "$(places "$room/b.html")"
+expect "each timeline takes as long as its point" "$(python3 -c '
+import json, sys
+points = json.load(open(sys.argv[1]))["points"]
+print(*("step-%d %s" % (p["cap"] - 1, p["makespan"]) for p in points[:0:-1]), sep="\n")' "$room/json")
+$(ends <<<"mark-0 schedules/v_min.lua
+mark-1 schedules/zb_h1.lua")" "$(timelines "$room/b.html")"
+expect "a line about a point, with the bubble of its script" "cap 3: makespan 86 units, optimal; bubble $(figure bubble "$room/points/cap_3.lua" | awk '{ printf "%.1f", 100 * $1 }') %" \
+    "$(sed -nE 's/.* data-place="step-2" data-said="([^"]*)".*/\1/p' "$room/b.html")"
+expect "zb_h1 has half as many stages" 1 "$(grep -c 'data-said="zb_h1: makespan 54 units, 8 live activations; bubble .*; a unit of its timeline is 2 units of the curve"' "$room/b.html")"
+"$PIANOLA" frontier "${gpt[@]}" schedules/gpipe.lua --bytes --html "$room/bytes.html" >/dev/null
+expect "over bytes: the first script's own order, the points, the other scripts" "$(ends < <(
+    echo "mark-0 ${gpt[*]}"
+    python3 -c '
+import json, sys
+for i, p in reversed(list(enumerate(json.load(open(sys.argv[1]))["points"]))):
+    print("step-%d" % i, p["script"], *sys.argv[2:])' "$room/bytes.json" "${gpt[@]:1}"
+    echo "mark-1 schedules/gpipe.lua ${gpt[*]:1}"))" "$(timelines "$room/bytes.html")"
+expect "times of messages and updates are reported" "$(places "$room/bytes.html" | wc -w)" "$(grep -c 'data-said=.*; the timeline, which also has messages and updates, takes [0-9.]* GFLOP"' "$room/bytes.html")"
+
+# What the page leaves out, it says.
+note() { sed -nE 's/.*id="note">([^<]*)<.*/\1/p' "$1"; }
+expect "nothing is left out" " " "$(note "$room/b.html") $(note "$room/bytes.html")"
+echo 'return cluster { memory = 6000000 }' >"$room/small.lua"
+"$PIANOLA" frontier "${gpt[@]}" --cluster "$room/small.lua" --html "$room/small.html" >/dev/null
+expect "points whose programs do not fit have no timeline" "step-1 step-0" "$(places "$room/small.html")"
+expect "the page says why" 1 "$(note "$room/small.html" | grep -c "timelines of 2 points, because the best order there does not compile. cap 4: .*: rank 0 needs 6807552 bytes")"
+mapfile -t many < <(yes schedules/gpipe.lua | head -n 40)
+"$PIANOLA" frontier schedules/1f1b.lua "${many[@]}" -D workers=512 -D batches=2 --time 1 --html "$room/large.html" >/dev/null
+expect "a page has at most 5 MB, and almost that" yes "$(stat -c %s "$room/large.html" | awk '{ print ($1 <= 5e6 && $1 > 4.5e6 ? "yes" : $1) }')"
+kept=$(places "$room/large.html" | wc -w)
+expect "the page says how many timelines it leaves out" "Left out: $((43 - kept)) of 43 timelines, to keep this page below 5 MB." "$(note "$room/large.html")"
 
 # Errors
 says() { expect "$1" "2 1" "$("$PIANOLA" frontier "${@:3}" >"$room/out" 2>"$room/stderr"; echo "$? $(grep -c -e "$2" "$room/stderr")")"; }
