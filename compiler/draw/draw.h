@@ -28,6 +28,7 @@ struct measure {
 };
 struct measure measure_of(double largest, const char *unit, bool ascii);
 const char *time_text(double t, const struct measure *measure, char buf[32]);
+struct measure measure_of_bytes(double largest);
 const char *bytes_text(double n, char buf[32]);
 /* Returns a short name for a lane; a large group shows only its size. */
 const char *lane_label(const struct program *p, const struct lane *lane);

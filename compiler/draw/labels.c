@@ -16,17 +16,21 @@ struct measure measure_of(double largest, const char *unit, bool ascii) {
     return (struct measure){1, !strcmp(unit, "F") ? "units" : unit};
 }
 
-const char *bytes_text(double n, char buf[32]) {
+struct measure measure_of_bytes(double largest) {
     static const char *const name[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    if (n < 10 << 10) {
-        snprintf(buf, 32, "%.0f B", n);
-        return buf;
-    }
-    double x = n / 1024;
+    if (largest < 10 << 10)
+        return (struct measure){1, "B"};
+    double one = 1024;
     int i = 0;
-    for (; x >= 1023.95 && i < 5; i++)
-        x /= 1024;
-    snprintf(buf, 32, x < 1e6 ? "%.1f %s" : "%.4g %s", x, name[i]);
+    for (; largest / one >= 1023.95 && i < 5; i++)
+        one *= 1024;
+    return (struct measure){one, name[i]};
+}
+
+const char *bytes_text(double n, char buf[32]) {
+    struct measure measure = measure_of_bytes(n);
+    double x = n / measure.one;
+    snprintf(buf, 32, measure.one == 1 ? "%.0f %s" : x < 1e6 ? "%.1f %s" : "%.4g %s", x, measure.name);
     return buf;
 }
 

@@ -53,7 +53,13 @@ struct frontier_mark {
 };
 const char *step_place(int i); /* return the id of a step's or mark's element */
 const char *mark_place(int i);
-/* Draws the steps as a staircase and each known schedule as a mark. what: name of the memory axis. */
-void emit_frontier(struct text *out, const char *title, const char *what, const struct frontier_step *step, int n,
-                   const struct frontier_mark *mark, int nmarks);
+struct frontier_chart {
+    const char *title, *room, *time; /* room, time: names of the axes */
+    const struct frontier_step *step;
+    int nsteps;
+    const struct frontier_mark *mark;
+    int nmarks;
+};
+/* Draws the steps as a staircase and each known schedule as a mark. */
+void emit_frontier(struct text *out, const struct frontier_chart *chart);
 #endif

@@ -111,25 +111,38 @@ static const char *left_out(const struct timelines *all) {
 
 /* ---- the files ---- */
 
+static struct measure measure_of_room(const struct curve *curve) {
+    double most = 0;
+    for (int i = 0; i < curve->frontier.n; i++)
+        most = fmax(most, allowed_at(curve, &curve->frontier.point[i]));
+    return curve->bytes ? measure_of_bytes(most) : (struct measure){1, "live activations"};
+}
+
 static void draw_curve(struct text *t, const struct curve *curve) {
     const struct frontier *frontier = &curve->frontier;
     struct frontier_step *step = NEW(struct frontier_step, frontier->n);
     struct frontier_mark *mark = NEW(struct frontier_mark, curve->nknown);
-    struct measure measure = measure_of_curve(curve, false);
+    struct measure time = measure_of_curve(curve, false), room = measure_of_room(curve);
     int nmarks = 0;
     for (int i = 0; i < frontier->n; i++) {
         const struct point *point = &frontier->point[i];
-        step[i] = (struct frontier_step){point_label(curve, point, &measure), allowed_at(curve, point), point->makespan,
-                                         point->lower};
+        step[i] = (struct frontier_step){point_label(curve, point, &time), allowed_at(curve, point) / room.one,
+                                         point->makespan / time.one, point->lower / time.one};
     }
     for (int i = 0; i < curve->nknown; i++) {
         const struct known *known = &curve->known[i];
         if (!known->why)
-            mark[nmarks++] =
-                (struct frontier_mark){known->name, known_label(curve, known, &measure), known->peak, known->makespan};
+            mark[nmarks++] = (struct frontier_mark){known->name, known_label(curve, known, &time),
+                                                    known->peak / room.one, known->makespan / time.one};
     }
-    emit_frontier(t, format("%s: the least makespan over memory", curve->first.spec->name),
-                  curve->bytes ? "bytes" : "live activations", step, frontier->n, mark, nmarks);
+    struct frontier_chart chart = {.title = format("%s: the least makespan over memory", curve->first.spec->name),
+                                   .room = format("%s of a rank, at most", room.name),
+                                   .time = format("makespan in %s", time.name),
+                                   .step = step,
+                                   .nsteps = frontier->n,
+                                   .mark = mark,
+                                   .nmarks = nmarks};
+    emit_frontier(t, &chart);
 }
 
 static void put_curve_page(struct text *t, const struct curve *curve, const struct text *picture, const char *command,

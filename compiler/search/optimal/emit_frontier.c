@@ -64,10 +64,11 @@ static void put_mark(struct text *t, const struct picture *picture, const struct
     put(t, "</text></g>\n");
 }
 
-static struct picture frame(const char *what, const struct frontier_step *step, int n, const struct frontier_mark *mark,
-                            int nmarks) {
-    struct picture picture = {.x = {.from = INFINITY, .to = -INFINITY, .name = format("%s of a rank, at most", what)},
-                              .y = {.from = INFINITY, .to = -INFINITY, .name = "makespan"}};
+static struct picture frame(const struct frontier_chart *chart) {
+    struct picture picture = {.x = {.from = INFINITY, .to = -INFINITY, .name = chart->room},
+                              .y = {.from = INFINITY, .to = -INFINITY, .name = chart->time}};
+    const struct frontier_step *step = chart->step;
+    int n = chart->nsteps;
     for (int i = 0; i < n; i++) {
         reach(&picture.x, step[i].room);
         reach(&picture.y, step[i].makespan);
@@ -75,9 +76,9 @@ static struct picture frame(const char *what, const struct frontier_step *step, 
     }
     double step_length = n > 1 ? (step[n - 1].room - step[0].room) / (n - 1) : 1;
     reach(&picture.x, step[n - 1].room + step_length); /* gives the last step the length of the others */
-    for (int i = 0; i < nmarks; i++) {
-        reach(&picture.x, mark[i].peak);
-        reach(&picture.y, mark[i].makespan);
+    for (int i = 0; i < chart->nmarks; i++) {
+        reach(&picture.x, chart->mark[i].peak);
+        reach(&picture.y, chart->mark[i].makespan);
     }
     double margin = 0.06 * (picture.y.to - picture.y.from);
     picture.y.from -= margin > 0 ? margin : 0;
@@ -87,22 +88,21 @@ static struct picture frame(const char *what, const struct frontier_step *step, 
     return picture;
 }
 
-void emit_frontier(struct text *out, const char *title, const char *what, const struct frontier_step *step, int n,
-                   const struct frontier_mark *mark, int nmarks) {
-    struct picture picture = frame(what, step, n, mark, nmarks);
+void emit_frontier(struct text *out, const struct frontier_chart *chart) {
+    struct picture picture = frame(chart);
     const char *hidden =
         ".e { stroke: #0072b2; stroke-width: 22; stroke-opacity: 0; fill: none; pointer-events: stroke }\n";
-    struct svg page = {.name = title,
+    struct svg page = {.name = chart->title,
                        .style = format("%s%s", chart_style, hidden),
                        .top = "",
                        .width = LEFT + WIDTH + 5 * RIGHT,
                        .height = TOP + HEIGHT + 48};
     svg_begin(out, &page);
     put_axes(out, &picture.x, &picture.y);
-    put_steps(out, &picture, step, n, true, "no order takes less");
-    put_steps(out, &picture, step, n, false, "the best order");
-    put_hidden_steps(out, &picture, step, n);
-    for (int i = 0; i < nmarks; i++)
-        put_mark(out, &picture, mark, i);
+    put_steps(out, &picture, chart->step, chart->nsteps, true, "no order takes less");
+    put_steps(out, &picture, chart->step, chart->nsteps, false, "the best order");
+    put_hidden_steps(out, &picture, chart->step, chart->nsteps);
+    for (int i = 0; i < chart->nmarks; i++)
+        put_mark(out, &picture, chart->mark, i);
     put(out, "</svg>\n");
 }

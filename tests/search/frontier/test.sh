@@ -85,6 +85,22 @@ done
 gpt=(schedules/1f1b.lua --model schedules/models/gpt.lua)
 "$PIANOLA" frontier "${gpt[@]}" schedules/gpipe.lua --bytes --json -o "$room/bytes" --svg "$room/bytes.svg" >"$room/bytes.json"
 well_formed "the picture over bytes" "$room/bytes.svg"
+expect "its axes" "MiB of a rank, at most; makespan in GFLOP" \
+    "$(sed -nE 's/^<text class="[at]".*>([^<]* (at most|in GFLOP))<.*/\1/p' "$room/bytes.svg" | paste -sd';' | sed 's/;/; /')"
+expect "where points lie, by the axes" "" "$(python3 - "$room/bytes.svg" "$room/bytes.json" 2>&1 <<'PY'
+import json, re, sys
+svg, points = open(sys.argv[1]).read(), json.load(open(sys.argv[2]))["points"]
+def axis(letter, place): # returns a function of a coordinate, from the labels of the first and the last grid line
+    ticks = re.findall(r'class="g" d="M([\d.]+) ([\d.]+)%s[\d.]+"/><text [^>]*>([^<]+)<' % letter, svg)
+    (a, x), (b, y) = [(float(t[place]), float(t[2])) for t in (ticks[0], ticks[-1])]
+    return lambda at: x + (at - a) * (y - x) / (b - a)
+room, time = axis("V", 0), axis("H", 1)
+steps = re.findall(r'id="step-\d+" class="e" d="M([\d.]+) ([\d.]+)H', svg)
+for point, (x, y) in zip(points, steps, strict=True):
+    if abs(room(float(x)) * 2**20 / point["memory"] - 1) > 0.01 or abs(time(float(y)) * 1e9 / point["makespan"] - 1) > 0.01:
+        print(point["memory"], point["makespan"], "at", room(float(x)), time(float(y)))
+PY
+)"
 expect "over bytes: as many points as caps that help, as fast, all proved" "$(points "${gpt[@]}")" "$(python3 -c '
 import json, sys
 print(*(p["makespan"] for p in json.load(open(sys.argv[1]))["points"] if p["optimal"] and p["makespan"] == p["lower_bound"]))' "$room/bytes.json")"
