@@ -38,20 +38,20 @@ static const char *const column_name[NCOLUMNS] = {
     "shift",  "need_row", "need_op",    "need_tensor", "need_batch",  "need_bytes",   "need_from", "need_to",
     "gap",    "length",   "need_after", "need_took",   "memory_time", "memory_bytes",
 };
-enum { SLOTS = 8, NFIELDS = NEEDS + 1 };
+enum { SLOTS = 8, NFIELDS = NEEDS + 1, NRELATIONS = SHIFT - MATCH + 1 };
 
 /* ---- state ---- */
 
 /* Numbers of the last operation with a symbol, which predict the next operation's */
 struct last {
-    int64_t field[NFIELDS], match, note, index;
+    int64_t field[NFIELDS], index;
+    int64_t relation[NRELATIONS], step[NRELATIONS]; /* step: by how much they differed from the ones before */
     int64_t need[SLOTS][GAP - NEED_ROW];
 };
 
 /* The current position in the data */
 struct reached {
     int32_t before[2];               /* symbols of the last two operations of the lane */
-    int64_t shift, root;             /* relations of the operation before */
     int32_t row, place, index, lane; /* the row in its side; the operation in its row, in its side; the lane's first */
     int32_t rows, rows0;             /* rows of all sides; before this one */
     bool row_open, lane_open, side_open;
@@ -259,14 +259,13 @@ static void put_op_need(struct view *view, int64_t *last, const struct view_op *
 }
 
 static void put_relations(struct view *view, struct last *last, const struct view_op *op) {
-    column_put(&view->column[MATCH], op->match - view->at.index - last->match);
-    column_put(&view->column[NOTE], op->note - last->note);
-    column_put(&view->column[ROOT], op->root - view->at.root);
-    column_put(&view->column[SHIFT], ticks(view, op->shift) - view->at.shift);
-    last->match = op->match - view->at.index;
-    last->note = op->note;
-    view->at.root = op->root;
-    view->at.shift = ticks(view, op->shift);
+    const int64_t relation[NRELATIONS] = {op->match - view->at.index, op->note, op->root, ticks(view, op->shift)};
+    for (int r = 0; r < NRELATIONS; r++) {
+        int64_t step = relation[r] - last->relation[r];
+        column_put(&view->column[MATCH + r], step - last->step[r]);
+        last->relation[r] = relation[r];
+        last->step[r] = step;
+    }
 }
 
 void view_put(struct view *view, const struct view_op *op) {

@@ -39,8 +39,8 @@
 //   version, flags, needs    version of its weights; VIEW_… of view.h; how many things it needs
 //   match          diffs: number of its counterpart on the other side (-1: none), minus its own number
 //   note           diffs: index in `notes`
-//   root, shift    diffs: 0, or 1 + 2 * number + side of its root; how much later it ends in B. Predicted from the last
-//                  operation of any symbol
+//   root, shift    diffs: 0, or 1 + 2 * number + side of its root; how much later it ends in B. These four are
+//                  predicted to change as much as they last did for the symbol
 //
 // For each thing that an operation needs, the prediction is from the same thing of the last operation with its symbol;
 // from the eighth on, all of them share one:
@@ -142,18 +142,14 @@ function makeFollowed(most) {
   };
 }
 
-function readRelations({ n, rows, sides, symbols, ops: { symbol } }, column) {
-  const match = column('match'), note = column('note'), root = column('root'), shift = column('shift');
-  const matchBefore = new Int32Array(symbols.length), noteBefore = new Int32Array(symbols.length);
-  for (const row of rows) for (let i = row.first; i < row.end; i++) {
-    match[i] = (matchBefore[symbol[i]] += match[i]) + i - sides[row.side].first;
-    note[i] = noteBefore[symbol[i]] += note[i];
+function readRelations({ rows, sides, symbols, ops: { symbol } }, column) {
+  const relations = { match: column('match'), note: column('note'), root: column('root'), shift: column('shift') }, { match } = relations;
+  for (const values of Object.values(relations)) {
+    const before = new Int32Array(symbols.length), step = new Int32Array(symbols.length);
+    for (let i = 0; i < values.length; i++) values[i] = before[symbol[i]] += step[symbol[i]] += values[i];
   }
-  for (let i = 1; i < n; i++) {
-    root[i] += root[i - 1];
-    shift[i] += shift[i - 1];
-  }
-  return { match, note, root, shift };
+  for (const row of rows) for (let i = row.first; i < row.end; i++) match[i] += i - sides[row.side].first;
+  return relations;
 }
 
 function readMemory({ rows, columns }) { // row.memory becomes { time, bytes }: the amounts from each time on
