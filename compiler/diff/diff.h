@@ -222,7 +222,7 @@ const char *diff_op_name(const struct diff_op *op); /* "1F3", "SEND_F 1 3 to 2" 
 double diff_span(const struct diff *diff);          /* the longer makespan, in the unit of the times */
 struct measure diff_measure(const struct diff *diff, bool ascii);
 const char *diff_time_text(double x, const struct measure *measure); /* with its unit: "1 unit", "2.5 ms" */
-const char *diff_before(const struct side *side, int i);             /* the operation before i in its lane, or NULL */
+const struct diff_op *diff_before(const struct side *side, int i);   /* the operation before i in its lane, or NULL */
 const char *diff_figure_text(int which, double x, const struct measure *measure, char buf[32]);
 extern const char *const figure_name[NFIGURES];
 bool diff_figure(const struct diff *diff, int which, int side, double *x);        /* whether that side has it */

@@ -1,6 +1,7 @@
 /* Parts shared by a diff's pictures, static and interactive: which operations are drawn, and why they changed. */
 #include "diff_draw.h"
 #include <math.h>
+#include <string.h>
 
 enum { A, B };
 
@@ -98,18 +99,25 @@ const char *diff_signed_time(const struct diff *diff, int64_t ticks) {
 
 bool diff_is_root(const struct root *root, int side, int i) { return root && (side == A ? root->a : root->b) == i; }
 
-static void put_cause(struct text *t, const struct diff *diff, const struct root *root, bool itself) {
-    const struct diff_op *op = root->a >= 0 ? &diff->side[A]->op[root->a] : &diff->side[B]->op[root->b];
-    if (!itself)
-        put(t, "; pushed by %s of rank %d", diff_op_name(op), op->rank);
-    else if (root->pushed)
-        put(t, "; a root: pushed %d", root->pushed);
+/* Returns an operation's name. A job's microbatch is relative to another job's; that is NULL: names are plain. */
+static const char *name_from(const struct diff_op *op, const struct diff_op *own) {
+    const char *name = diff_op_name(op);
+    if (!own || !is_job(op->op) || op->slices || own->slices || op->batch < 0 || own->batch < 0)
+        return name;
+    const char *at = strstr(name, op_name[op->op]) + strlen(op_name[op->op]);
+    return format("%.*s{%+d}%s", (int)(at - name), name, op->batch - own->batch, at + strspn(at, "0123456789"));
 }
 
-void diff_put_note(struct text *t, const struct diff *diff, int side, int i) {
+static void put_cause(struct text *t, const struct diff *diff, const struct root *root, const struct diff_op *own) {
+    const struct diff_op *op = root->a >= 0 ? &diff->side[A]->op[root->a] : &diff->side[B]->op[root->b];
+    put(t, "; pushed by %s of rank %d", name_from(op, own), op->rank);
+}
+
+void diff_put_note(struct text *t, const struct diff *diff, int side, int i, bool relative) {
     static const char *const letter[] = {"A", "B"};
     const struct side *s = diff->side[side], *other = diff->side[!side];
     const struct diff_op *op = &s->op[i], *twin = op->match >= 0 ? &other->op[op->match] : NULL, *in[2];
+    const struct diff_op *own = relative ? op : NULL;
     const struct root *root = diff_root(diff, side, i);
     in[side] = op;
     in[!side] = twin;
@@ -118,7 +126,7 @@ void diff_put_note(struct text *t, const struct diff *diff, int side, int i) {
     else if (!twin)
         put(t, "; only in %s", letter[side]);
     if (diff_shift(diff, side, i))
-        put(t, "; ends %s", diff_signed_time(diff, diff_shift(diff, side, i)));
+        put(t, "; ends %s", relative ? "{}" : diff_signed_time(diff, diff_shift(diff, side, i)));
     if (op->longer)
         put(t, "; takes %s", diff_signed_time(diff, diff_took(diff->side[B], in[B]) - diff_took(diff->side[A], in[A])));
     if (op->reread)
@@ -127,11 +135,14 @@ void diff_put_note(struct text *t, const struct diff *diff, int side, int i) {
         put(t, "; moved");
     if (op->reordered) {
         int a = side == A ? i : op->match, b = side == A ? op->match : i;
-        const char *is = diff_before(diff->side[B], b), *was = diff_before(diff->side[A], a);
-        put(t, "; reordered: after %s, was after %s", is ? is : "nothing", was ? was : "nothing");
+        const struct diff_op *is = diff_before(diff->side[B], b), *was = diff_before(diff->side[A], a);
+        put(t, "; reordered: after %s, was after %s", is ? name_from(is, own) : "nothing",
+            was ? name_from(was, own) : "nothing");
     }
-    if (root)
-        put_cause(t, diff, root, diff_is_root(root, side, i));
+    if (root && !diff_is_root(root, side, i))
+        put_cause(t, diff, root, own);
+    else if (root && root->pushed)
+        put(t, "; a root: pushed %d", root->pushed);
     if (op->critical || (twin && twin->critical))
         put(t, "; on the critical path of %s",
             !twin || op->critical != twin->critical ? (op->critical == (side == A) ? "A" : "B") : "A and B");

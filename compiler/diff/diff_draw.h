@@ -23,6 +23,8 @@ double diff_limit(const struct diff *diff); /* the smaller of the sides' memory 
 const char *diff_signed_time(const struct diff *diff, int64_t ticks); /* "+2 units" */
 /* Returns whether the root, or NULL, is operation i itself. */
 bool diff_is_root(const struct root *root, int side, int i);
-/* Writes why an operation changed: "; ends +14 units; pushed by 3F7 of rank 3" */
-void diff_put_note(struct text *t, const struct diff *diff, int side, int i);
+/* Writes why an operation changed: "; ends +14 units; pushed by 3F7 of rank 3". relative: writes what depends on the
+ * microbatch as viewer/data.js describes it, so that a change that repeats has one note: "; ends {}; pushed by 3F{-1}
+ * of rank 3" */
+void diff_put_note(struct text *t, const struct diff *diff, int side, int i, bool relative);
 #endif

@@ -108,7 +108,7 @@ static void put_op_title(struct text *t, const struct picture *picture, int side
     for (int k = A; k <= B; k++)
         if (in[k])
             put_op_times(t, picture, k, in[k]);
-    diff_put_note(t, picture->d, side, i);
+    diff_put_note(t, picture->d, side, i, false);
     put(t, "</title>");
 }
 

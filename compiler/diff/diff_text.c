@@ -66,8 +66,8 @@ struct measure diff_measure(const struct diff *diff, bool ascii) {
     return measure_of(diff_span(diff), diff->unit ? diff->unit : "units", ascii);
 }
 
-const char *diff_before(const struct side *side, int i) {
-    return i > side->lane[side->op[i].lane].first ? diff_op_name(&side->op[i - 1]) : NULL;
+const struct diff_op *diff_before(const struct side *side, int i) {
+    return i > side->lane[side->op[i].lane].first ? &side->op[i - 1] : NULL;
 }
 
 const char *diff_time_text(double x, const struct measure *measure) {
@@ -203,9 +203,9 @@ static void put_one_member(struct text *t, const struct diff *diff, int class, i
     if (class == MOVED)
         put(t, "  to rank %d %s", o2->rank, b->lane[o2->lane].name);
     if (class == REORDERED) {
-        const char *was = diff_before(a, i), *is = diff_before(b, op->match);
-        put(t, is ? "  after %s" : "  first", is);
-        put(t, was ? " (was after %s)" : " (was first)", was);
+        const struct diff_op *was = diff_before(a, i), *is = diff_before(b, op->match);
+        put(t, "  %s%s", is ? "after " : "first", is ? diff_op_name(is) : "");
+        put(t, " (was %s%s)", was ? "after " : "first", was ? diff_op_name(was) : "");
     }
     if (class == REREAD)
         put(t, "  reads v%d instead of v%d", o2->version, op->version);

@@ -83,7 +83,7 @@ static void put_diff_op(struct source *source, int i) {
     struct names names = diff_names(op);
     struct instr x = diff_instr(op);
     struct text note = {0};
-    diff_put_note(&note, source->d, source->side, i);
+    diff_put_note(&note, source->d, source->side, i, true);
     struct view_op v = {.symbol = view_symbol(source->view, &names, &x),
                         .batch = op->batch,
                         .version = -1,

@@ -28,7 +28,9 @@
 //   sides             one, or A and B: { end, rows: [{ ranks: [[from, to]…], plan, lanes: [[name, operations]…],
 //                     memory: [changes], joins: [time…] }] }; a row's first lane, named "", has its jobs
 //   columns           { name: column }: numbers per operation, in order of sides, rows, and lanes, as described below
-//   by, sends, stages, limit, top, joins, panels, titles, notes, note: as in compiler/draw/view.h
+//   notes             why operations of a diff changed: {} stands for how much later the operation ends in B, {-1} for
+//                     the microbatch one below its own
+//   by, sends, stages, limit, top, joins, panels, titles, note: as in compiler/draw/view.h
 //
 // A column is base64 of signed integers, as varints of zigzag codes: 7 bits a byte, the lowest first. A zero and then n
 // stand for n + 1 zeros. Each integer is a value minus a prediction: the same value of the last operation with the same

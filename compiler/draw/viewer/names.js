@@ -7,14 +7,20 @@ function roundUp(least) { // to 1, 2 or 5 times a power of ten
   return power * (least <= power ? 1 : least <= 2 * power ? 2 : least <= 5 * power ? 5 : 10);
 }
 
-function significant(x) { // 4 digits, as C's %.4g
+// Return a number with 4 digits, or without decimals, as C's %.4g and %.0f: a half is rounded to even.
+function significant(x) {
   if (x !== 0 && Math.abs(x) < 1e-4) return x.toPrecision(4).replace(/\.?0*e/, 'e').replace(/e([+-])(\d)$/, 'e$10$2');
-  return String(Number(x.toPrecision(4)));
+  const half = /^(-?\d\.\d\d[02468])50*(e.*)$/.exec(x.toExponential(40));
+  return String(half ? Number(half[1] + half[2]) : Number(x.toPrecision(4)));
+}
+function wholeText(x) {
+  const up = Math.round(x);
+  return (up - x === 0.5 && up % 2 ? up - 1 : up).toFixed(0);
 }
 
 function timeOf(timeline, ticks) {
-  const x = ticks * timeline.tick, whole = Math.abs(x) >= 1000 || x === Math.floor(x);
-  return whole ? x.toFixed(0) : significant(x);
+  const x = ticks * timeline.tick;
+  return Math.abs(x) >= 1000 || x === Math.floor(x) ? wholeText(x) : significant(x);
 }
 
 const timeWithUnit = (timeline, ticks) => `${timeOf(timeline, ticks)} ${timeline.unit}`;
@@ -90,10 +96,15 @@ function matchOf(timeline, i) { // the same operation in the other side, or -1
   return place < 0 ? -1 : timeline.sides[1 - side].first + place;
 }
 
+function noteOf(timeline, i) { // why an operation of a diff changed
+  const { note, batch, shift } = timeline.ops, later = `${shift[i] > 0 ? '+' : ''}${timeWithUnit(timeline, shift[i])}`;
+  return timeline.notes[note[i]].replace(/{([+-]\d+)?}/g, (_, batches) => (batches ? batch[i] + Number(batches) : later));
+}
+
 function diffTitle(timeline, i) {
   const twin = matchOf(timeline, i), pair = twin < 0 ? [i] : [i, twin].sort((a, b) => a - b);
   const where = pair.map(k => `; in ${'AB'[rowOf(timeline, k).side]} ${ranksText(rowOf(timeline, k))}, ${spanText(timeline, k)}`);
-  return nameOf(timeline, i) + whatText(timeline, i) + where.join('') + timeline.notes[timeline.ops.note[i]];
+  return nameOf(timeline, i) + whatText(timeline, i) + where.join('') + noteOf(timeline, i);
 }
 
 function messageTitle(timeline, j) { // of need j, which a message brought

@@ -3,6 +3,7 @@ screenshots go to FOLDER. Prints `N passed, M failed`. Expected places and figur
 arithmetic, not from the viewer."""
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -393,6 +394,13 @@ def joined():
     lines = info().split("\n")
     expect("pointing explains the shift", True, "ends -7 units; pushed by 3F7 of rank 3" in lines[0])
     expect("and names its root", "root: 3F7", lines[-1].split(":")[0] + ":" + lines[-1].split(":")[1])
+    pair = ["schedules/1f1b.lua", "schedules/interleaved.lua", "-D", "batches=16"]
+    page("diff", *pair, command="diff")
+    titles = b.value("Array.from({ length: view.frame.timeline.n }, (_, i) => titleOf(view.frame.timeline, i))")
+    run("diff", *pair, "--svg", os.path.join(folder, "titles.svg"))
+    with open(os.path.join(folder, "titles.svg")) as svg:
+        drawn = set(re.findall(r"<title>(\d+[FRBIW]\d+: [^<]*)", svg.read()))
+    expect("every job has the title that the static picture gives it", (set(), True), (drawn - set(titles), len(drawn) > 100))
 
 
 def chooses():
