@@ -218,6 +218,7 @@ void diff_groups(struct diff *diff);
 void emit_fit(struct text *out, const struct diff *diff);
 /* diff_text.c */
 struct names diff_names(const struct diff_op *op);
+const char *diff_signed_time(const struct diff *diff, int64_t ticks, const struct measure *measure); /* "+2 units" */
 const char *diff_op_name(const struct diff_op *op); /* "1F3", "SEND_F 1 3 to 2" */
 double diff_span(const struct diff *diff);          /* the longer makespan, in the unit of the times */
 struct measure diff_measure(const struct diff *diff, bool ascii);

@@ -91,12 +91,6 @@ double diff_limit(const struct diff *diff) {
 
 /* ---- why an operation changed ---- */
 
-const char *diff_signed_time(const struct diff *diff, int64_t ticks) {
-    char buf[32];
-    struct measure measure = diff_measure(diff, false);
-    return format("%s%s %s", ticks > 0 ? "+" : "", time_text(diff_time(diff, ticks), &measure, buf), measure.name);
-}
-
 bool diff_is_root(const struct root *root, int side, int i) { return root && (side == A ? root->a : root->b) == i; }
 
 /* Returns an operation's name. A job's microbatch is relative to another job's; that is NULL: names are plain. */
@@ -118,6 +112,7 @@ void diff_put_note(struct text *t, const struct diff *diff, int side, int i, boo
     const struct side *s = diff->side[side], *other = diff->side[!side];
     const struct diff_op *op = &s->op[i], *twin = op->match >= 0 ? &other->op[op->match] : NULL, *in[2];
     const struct diff_op *own = relative ? op : NULL;
+    const struct measure measure = diff_measure(diff, false);
     const struct root *root = diff_root(diff, side, i);
     in[side] = op;
     in[!side] = twin;
@@ -126,9 +121,10 @@ void diff_put_note(struct text *t, const struct diff *diff, int side, int i, boo
     else if (!twin)
         put(t, "; only in %s", letter[side]);
     if (diff_shift(diff, side, i))
-        put(t, "; ends %s", relative ? "{}" : diff_signed_time(diff, diff_shift(diff, side, i)));
+        put(t, "; ends %s", relative ? "{}" : diff_signed_time(diff, diff_shift(diff, side, i), &measure));
     if (op->longer)
-        put(t, "; takes %s", diff_signed_time(diff, diff_took(diff->side[B], in[B]) - diff_took(diff->side[A], in[A])));
+        put(t, "; takes %s",
+            diff_signed_time(diff, diff_took(diff->side[B], in[B]) - diff_took(diff->side[A], in[A]), &measure));
     if (op->reread)
         put(t, "; reads v%d instead of v%d", in[B]->version, in[A]->version);
     if (op->moved)

@@ -20,7 +20,6 @@ double diff_time(const struct diff *diff, int64_t ticks); /* in the ruler's base
 /* Sets when a rank's instructions start and end. The side's program must be known. */
 void diff_rank_times(const struct diff *diff, int side, int r, double **start, double **end);
 double diff_limit(const struct diff *diff); /* the smaller of the sides' memory limits; INFINITY: none */
-const char *diff_signed_time(const struct diff *diff, int64_t ticks); /* "+2 units" */
 /* Returns whether the root, or NULL, is operation i itself. */
 bool diff_is_root(const struct root *root, int side, int i);
 /* Writes why an operation changed: "; ends +14 units; pushed by 3F7 of rank 3". relative: writes what depends on the

@@ -211,9 +211,9 @@ static void put_scale(struct text *t, const struct picture *picture, double y) {
         return;
     }
     put(t, "<text class=\"a\" x=\"%d\" y=\"%.2f\">%s</text><text class=\"a\" x=\"%d\" y=\"%.2f\">0</text>", LEFT,
-        y + 22, diff_signed_time(picture->d, -picture->most), LEFT + WIDTH / 2, y + 22);
+        y + 22, diff_signed_time(picture->d, -picture->most, &picture->time.m), LEFT + WIDTH / 2, y + 22);
     put(t, "<text class=\"a\" x=\"%d\" y=\"%.2f\">%s</text>\n", LEFT + WIDTH, y + 22,
-        diff_signed_time(picture->d, picture->most));
+        diff_signed_time(picture->d, picture->most, &picture->time.m));
     put(t,
         "<rect fill=\"url(#delta)\" stroke=\"#999\" stroke-width=\".5\" x=\"%d\" y=\"%.2f\" width=\"%d\" "
         "height=\"10\"/>\n",

@@ -72,8 +72,13 @@ const struct diff_op *diff_before(const struct side *side, int i) {
 
 const char *diff_time_text(double x, const struct measure *measure) {
     char time[32];
-    bool one = strcmp(time_text(x, measure, time), "1") == 0 && strcmp(measure->name, "units") == 0;
+    bool one = strcmp(time_text(fabs(x), measure, time), "1") == 0 && strcmp(measure->name, "units") == 0;
+    time_text(x, measure, time);
     return format("%s %s", time, one ? "unit" : measure->name);
+}
+
+const char *diff_signed_time(const struct diff *diff, int64_t ticks, const struct measure *measure) {
+    return format("%s%s", ticks > 0 ? "+" : "", diff_time_text((double)ticks * diff->tick, measure));
 }
 
 const char *diff_figure_text(int which, double x, const struct measure *measure, char buf[32]) {
@@ -270,15 +275,12 @@ static char root_sign(const struct diff *diff, const struct root *root) {
 static void put_root(struct text *t, const struct diff *diff, const struct root *root, const struct measure *measure) {
     int side = root->a < 0, i = side ? root->b : root->a;
     const struct diff_op *op = &diff->side[side]->op[i];
-    char shift[32];
     put(t, "%c rank %d  %s", root_sign(diff, root), op->rank, diff_op_name(op));
     bool own = root->a >= 0 && root->b >= 0 &&
                llabs(diff->side[1]->op[root->b].end - diff->side[0]->op[root->a].end) > diff->least;
-    const char *unit = measure->name;
-    put(t, own ? "  ends %s %s" : "  moves others by up to %s %s", signed_time(root->shift, diff, measure, shift),
-        unit);
+    put(t, "  %s %s", own ? "ends" : "moves others by up to", diff_signed_time(diff, root->shift, measure));
     if (llabs(root->effect) > diff->least)
-        put(t, "; makes B %s %s", signed_time(root->effect, diff, measure, shift), unit);
+        put(t, "; makes B %s", diff_signed_time(diff, root->effect, measure));
     put(t, "%s", root->critical ? "; critical" : "");
     if (root->pushed)
         put(t, "; pushed %d", root->pushed);

@@ -23,7 +23,10 @@ function timeOf(timeline, ticks) {
   return Math.abs(x) >= 1000 || x === Math.floor(x) ? wholeText(x) : significant(x);
 }
 
-const timeWithUnit = (timeline, ticks) => `${timeOf(timeline, ticks)} ${timeline.unit}`;
+function timeWithUnit(timeline, ticks) {
+  const time = timeOf(timeline, ticks), one = time === '1' || time === '-1';
+  return `${time} ${one && timeline.unit === 'units' ? 'unit' : timeline.unit}`;
+}
 
 function amountOf(bytes) {
   if (bytes < 10 * 1024) return `${bytes.toFixed(0)} B`;

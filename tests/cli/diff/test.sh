@@ -316,7 +316,7 @@ expect "moved: number of jobs and updates" 14 "$(grep -c '^>' "$room/out")"
 sed 's/^0\tcompute\t\([0-9.]*\)\t\([0-9.]*\)\tB\t0\t7/0\tcompute\t\1\t34\tB\t0\t7/; s/^0\tcompute\t33\t33\tU/0\tcompute\t34\t34\tU/' \
     $A/timeline.tsv >"$room/late.tsv"
 answers 1 $A/timeline.tsv "$room/late.tsv"
-expect "one root" "d rank 0 0B7 ends +1 units; makes B +1 units; critical; pushed 1" "$(sed -n '/^Roots: 1,/{n;p}' "$room/out" | tr -s ' ')"
+expect "one root" "d rank 0 0B7 ends +1 unit; makes B +1 unit; critical; pushed 1" "$(sed -n '/^Roots: 1,/{n;p}' "$room/out" | tr -s ' ')"
 expect "the root's duration" "d rank 0 compute 0B7 2 -> 3 units" "$(grep -m 1 '^d rank' "$room/out" | tr -s ' ')"
 expect "work" "24 25 +1" "$(row work)"
 

@@ -132,11 +132,11 @@ sed 's/^0\tcompute\t\([0-9.]*\)\t\([0-9.]*\)\tB\t0\t7/0\tcompute\t\1\t34\tB\t0\t
 "$PIANOLA" diff generated/1f1b "$room/late.tsv" --svg "$room/a.svg" >/dev/null
 expect "all jobs but the longer one are faded" \
     "A 0B7 009e73,B 0B7 009e73" "$(not_faded | awk '{ print $1, $2, $10 }' | paste -sd,)"
-expect "the longer job's tooltip" "0B7: full backward of stage 0, microbatch 7; in A rank 0, 31 to 33 units; in B rank 0, 31 to 34 units; ends +1 units; \
-takes +1 units; a root: pushed 1; on the critical path of A and B" "$(sed -nE 's/.*<title>(0B7.*)<\/title.*/\1/p' "$room/a.svg" | sort -u)"
+expect "the longer job's tooltip" "0B7: full backward of stage 0, microbatch 7; in A rank 0, 31 to 33 units; in B rank 0, 31 to 34 units; ends +1 unit; \
+takes +1 unit; a root: pushed 1; on the critical path of A and B" "$(sed -nE 's/.*<title>(0B7.*)<\/title.*/\1/p' "$room/a.svg" | sort -u)"
 expect "memory only on a side with a program" "4 0" "$(awk '/class="p"/ { n++ } /class="u" d/ { a[n]++ } END { print a[1] + 0, a[2] + 0 }' "$room/a.svg")"
 expect "the title" "makespan 33 → 34 units (+3.0 %); 1 longer or shorter, 2 shifted" "$(sed -nE 's/.*y="34">(.*)<\/text>/\1/p' "$room/a.svg")"
-expect "the scale" "-1 units 0 +1 units" "$(sed -nE '/class="a"/s/<[^>]*>/ /gp' "$room/a.svg" | grep units | paste -sd' ' | tr -s ' ' | sed 's/^ //; s/ $//')"
+expect "the scale" "-1 unit 0 +1 unit" "$(sed -nE '/class="a"/s/<[^>]*>/ /gp' "$room/a.svg" | grep unit | paste -sd' ' | tr -s ' ' | sed 's/^ //; s/ $//')"
 
 # With free links, the outlined jobs follow each other without a gap from the beginning to the end.
 "$PIANOLA" diff $S schedules/zb_h1.lua --svg "$room/a.svg" >/dev/null
