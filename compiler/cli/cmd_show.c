@@ -69,15 +69,21 @@ static void check_from(const struct compile *c, const struct style *style) {
 }
 
 static void write_ranks(const struct compile *c, const struct format *f, const char *dir) {
-    const char *more = format("%s/rank%d%s", dir, c->program->workers, f->suffix);
+    const char *more = format("%s/%s%d%s", dir, f->prefix, c->program->workers, f->suffix);
     if (access(more, F_OK) == 0)
         die("%s: belongs to a trace with more ranks; the two would be read as one: remove it, or name another folder",
             more);
-    make_folder(dir);
     for (int k = 0; k < c->program->workers; k++) {
         struct text t = {0};
-        f->emit_rank(&t, c, k);
-        stage_file(format("%s/rank%d%s", dir, k, f->suffix), &t, false);
+        f->emit_rank(&t, c, k); /* may die, so no folder is made before */
+        if (k == 0)
+            make_folder(dir);
+        stage_file(format("%s/%s%d%s", dir, f->prefix, k, f->suffix), &t, false);
+    }
+    if (f->emit_all) {
+        struct text t = {0};
+        f->emit_all(&t, c);
+        stage_file(format("%s/%s", dir, f->all), &t, false);
     }
     place_files();
 }

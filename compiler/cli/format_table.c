@@ -54,6 +54,16 @@ static void hta(struct text *out, const struct compile *c, int k) {
     emit_hta(out, c->program, &c->steps, c->report->unit, k);
 }
 
+static void chakra(struct text *out, const struct compile *c, int k) {
+    const struct program *p = c->program;
+    if (p->period && p->repeats > (p->copies ? p->copies : 1))
+        die("--format chakra: a step runs its period %lld times, and a trace has whole steps: add --steps %lld",
+            (long long)p->repeats, (long long)p->repeats);
+    emit_chakra(out, p, c->timeline, c->report->unit, k);
+}
+
+static void chakra_groups(struct text *out, const struct compile *c) { emit_chakra_groups(out, c->program); }
+
 static void torch(struct text *out, const struct compile *c, const struct style *style) {
     (void)style;
     emit_torch(out, c->spec, c->sched, false);
@@ -74,7 +84,9 @@ const struct format formats[] = {
     {"html", "a picture", TIMED | DRAWN | ARROWS | STEPS | FIGURES, .emit = html},
     {"chrome", "a trace", TIMED | STEPS, .emit = chrome},
     {"pftrace", "a trace", TIMED | STEPS, .emit = pftrace},
-    {"hta", "a trace", TIMED, .emit_rank = hta, .suffix = ".json"},
+    {"hta", "a trace", TIMED, .emit_rank = hta, .prefix = "rank", .suffix = ".json"},
+    {"chakra", "for simulators", TIMED | STEPS, .emit_rank = chakra, .prefix = "trace.", .suffix = ".et",
+     .emit_all = chakra_groups, .all = "groups.json"},
     {"torch-csv", "for PyTorch", 0, .emit = torch},
     {"torch-csv-comms", "for PyTorch", 0, .emit = torch_comms},
 };

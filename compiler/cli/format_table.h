@@ -18,9 +18,12 @@ extern const struct format {
     int traits;
     void (*emit)(struct text *out, const struct compile *c, const struct style *style);
     const char *file, *begins; /* the file that `compile` writes, and the prefix of all such files; NULL: none */
-    /* Instead of emit, if each rank has its own file, rank<k><suffix>: */
+    /* Instead of emit, if each rank has its own file, <prefix><k><suffix>: */
     void (*emit_rank)(struct text *out, const struct compile *c, int k);
-    const char *suffix;
+    const char *prefix, *suffix;
+    /* The file about all ranks beside them; NULL: there is none */
+    void (*emit_all)(struct text *out, const struct compile *c);
+    const char *all;
 } formats[];
 extern const int nformats;
 

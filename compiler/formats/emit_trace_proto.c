@@ -3,8 +3,8 @@
  * Unlike the JSON, it sets the order of tracks and gives each microbatch one colour (correlation_id); it is a third of
  * the size. Field numbers come from protos/perfetto/trace/ in Perfetto's sources. */
 #include "emit_trace.h"
+#include "put_protobuf.h"
 #include <math.h>
-#include <string.h>
 
 enum {
     TRACE_PACKET = 1,
@@ -37,40 +37,6 @@ enum {
 };
 enum { SLICE_BEGIN = 1, SLICE_END = 2, INSTANT = 3, COUNTER = 4 }; /* values of TrackEvent.Type */
 enum { EXPLICIT_CHILDREN = 3, EXPLICIT_PROCESSES = 1, UNIT_BYTES = 3 };
-
-/* ---- the wire format ---- */
-
-static void put_varint(struct text *t, uint64_t v) {
-    char byte[10];
-    size_t n = 0;
-    for (; v >= 128; v >>= 7)
-        byte[n++] = (char)(v | 128);
-    byte[n++] = (char)v;
-    put_bytes(t, byte, n);
-}
-
-static void put_field_number(struct text *t, int field, uint64_t v) {
-    put_varint(t, (uint64_t)field << 3);
-    put_varint(t, v);
-}
-
-static void put_fixed64(struct text *t, int field, uint64_t v) {
-    char byte[8];
-    put_varint(t, (uint64_t)field << 3 | 1);
-    for (int i = 0; i < 8; i++)
-        byte[i] = (char)(v >> 8 * i);
-    put_bytes(t, byte, 8);
-}
-
-static void put_submessage(struct text *t, int field, const struct text *part) {
-    put_varint(t, (uint64_t)field << 3 | 2);
-    put_varint(t, part->n);
-    put_bytes(t, part->s, part->n);
-}
-
-static void put_field_text(struct text *t, int field, const char *s) {
-    put_submessage(t, field, &(struct text){.s = (char *)s, .n = strlen(s)});
-}
 
 /* ---- packets: built in these buffers, emptied after each use ---- */
 

@@ -52,6 +52,10 @@ void emit_chrome(struct text *out, const struct program *p, const struct steps *
 void emit_pftrace(struct text *out, const struct program *p, const struct steps *steps, const char *unit);
 /* Writes one rank's timeline as Kineto would record it, for Holistic Trace Analysis. */
 void emit_hta(struct text *out, const struct program *p, const struct steps *steps, const char *unit, int rank);
+/* emit_chakra.c: writes one rank's part of a step as a Chakra execution trace, and the groups of its collectives as
+ * ASTRA-sim reads them: JSON, a name and its ranks. */
+void emit_chakra(struct text *out, const struct program *p, const struct timeline *tl, const char *unit, int rank);
+void emit_chakra_groups(struct text *out, const struct program *p);
 /* emit_torch.c: writes the job order as PyTorch's pipelining CSV, with or without communication. Dies if PyTorch cannot
  * express it. */
 void emit_torch(struct text *out, const struct spec *sp, const struct sched *sc, bool comms);

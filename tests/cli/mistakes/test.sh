@@ -40,14 +40,14 @@ says "pianola: error: --width 1e3: expected a whole number of at least 20" show 
 says "pianola: error: \`show --list\` takes no file, but got '$S'" show --list $S
 says "pianola: error: \`compare\` takes no --format; see \`pianola help compare\`" compare $S --format json
 says "pianola: error: --json and --markdown exclude each other" compare $S --json --markdown
-says "pianola: error: --format jsn: expected grid, streams, tsv, json, svg, html, chrome, pftrace, hta, torch-csv or torch-csv-comms; did you mean json?" show $S --format jsn
+says "pianola: error: --format jsn: expected grid, streams, tsv, json, svg, html, chrome, pftrace, hta, chakra, torch-csv or torch-csv-comms; did you mean json?" show $S --format jsn
 says "pianola: error: --color blue: expected always, never or auto" show $S --color blue
 says "pianola: error: --steps 0: expected a whole number of at least 1" show $S --steps 0
 says "pianola: error: --steps 1000000000: too many to draw; at most 24242" show $S --steps 1000000000
 says "pianola: error: --steps 7: a step of pipedream runs its period 4 times" show schedules/pipedream.lua --steps 7
 says "pianola: error: schedules/pipedream.lua: PyTorch's CSV is for schedules with one update at the end of a step, but here updates are jobs: update = \"flush\" makes it one" \
     show schedules/pipedream.lua --format torch-csv
-says "pianola: error: --steps: --format tsv shows a single step; formats of several steps are grid, svg, html, chrome or pftrace" show $S --steps 2 --format tsv
+says "pianola: error: --steps: --format tsv shows a single step; formats of several steps are grid, svg, html, chrome, pftrace or chakra" show $S --steps 2 --format tsv
 says "pianola: error: --steps and --measured exclude each other: a trace has all measured steps" show $S --steps 2 --measured run.tsv
 says "pianola: error: \`check\` takes no --steps; see \`pianola help check\`" check $S --steps 3
 says "pianola: error: \`show\` takes one file, but got 'b.lua' too" show $S b.lua
