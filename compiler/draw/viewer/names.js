@@ -7,20 +7,20 @@ function roundUp(least) { // to 1, 2 or 5 times a power of ten
   return power * (least <= power ? 1 : least <= 2 * power ? 2 : least <= 5 * power ? 5 : 10);
 }
 
-// Return a number with 4 digits, or without decimals, as C's %.4g and %.0f: a half is rounded to even.
+// Return a number with 4 digits, with a decimal, or without, as C's %.4g, %.1f and %.0f: a half is rounded to even.
 function significant(x) {
-  if (x !== 0 && Math.abs(x) < 1e-4) return x.toPrecision(4).replace(/\.?0*e/, 'e').replace(/e([+-])(\d)$/, 'e$10$2');
-  const half = /^(-?\d\.\d\d[02468])50*(e.*)$/.exec(x.toExponential(40));
-  return String(half ? Number(half[1] + half[2]) : Number(x.toPrecision(4)));
+  const half = /^(-?\d\.\d\d[02468])50*(e.*)$/.exec(x.toExponential(40)), [digits, power] = (half ? half[1] + half[2] : x.toExponential(3)).split('e');
+  return power >= -4 && power < 4 ? String(Number(`${digits}e${power}`)) : `${Number(digits)}e${power[0]}${power.slice(1).padStart(2, '0')}`;
 }
+const decimalText = x => (x % 1 === 0.25 ? x - 0.05 : x).toFixed(1); // x is not negative
 function wholeText(x) {
   const up = Math.round(x);
   return (up - x === 0.5 && up % 2 ? up - 1 : up).toFixed(0);
 }
 
 function timeOf(timeline, ticks) {
-  const x = ticks * timeline.tick;
-  return Math.abs(x) >= 1000 || x === Math.floor(x) ? wholeText(x) : significant(x);
+  const x = ticks * timeline.tick, whole = Math.abs(x) >= 1000 || x === Math.floor(x);
+  return whole && Math.abs(x) < 1e15 ? wholeText(x) : significant(x);
 }
 
 function timeWithUnit(timeline, ticks) {
@@ -33,10 +33,10 @@ function amountOf(bytes) {
   const names = ['KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
   let x = bytes / 1024, i = 0;
   for (; x >= 1023.95 && i < 5; i++) x /= 1024;
-  return `${x < 1e6 ? x.toFixed(1) : significant(x)} ${names[i]}`;
+  return `${x < 1e6 ? decimalText(x) : significant(x)} ${names[i]}`;
 }
 
-const percentOf = share => `${(100 * share).toFixed(1)} %`;
+const percentOf = share => `${decimalText(100 * share)} %`;
 
 const kindOf = (timeline, i) => timeline.symbols[timeline.ops.symbol[i]][0];
 const isMessage = (timeline, i) => kindOf(timeline, i) === timeline.kinds.length - 1;

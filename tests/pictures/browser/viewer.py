@@ -330,6 +330,11 @@ def words():
     page("words", *gpt)
     text = b.value("document.body.innerText")
     expect("bytes have one unit style", (True, False), ("MiB" in text, " MB" in text))
+    for x in (0, 1.25e-8, 5e-5, 9.99996e-5, 0.5625, 0.03125, 10.125, 999.96, 12345, 1.5e15):
+        expect(f"{x} with four digits, as the compiler writes it", "%.4g" % x, b.value(f"significant({x!r})"))
+    for x in (10.25, 10.75, 1023.9):
+        expect(f"{x} with a decimal", ["%.1f KiB" % x, "%.1f %%" % x], b.value(f"[amountOf({x!r} * 1024), percentOf({x!r} / 100)]"))
+    expect("a million billion units", "1e+15 units", b.value("timeWithUnit({ tick: 1, unit: 'units' }, 1e15)"))
     report = run("show", *gpt)
     line = next(l for l in report.split("\n") if l.startswith("bubble"))
     rows = [r.split("\t") for r in run("show", *gpt, "--format", "tsv").split("\n")]
