@@ -348,7 +348,8 @@ static void put_view_head(struct text *t, const struct view *view) {
     char a[32], b[32], c[32];
     put(t, "{\"unit\":%s,\"tick\":%s", quoted(head->measure.name), tick_text(view, a));
     put(t, ",\"end\":%lld,\"from\":%lld,\"to\":%lld", (long long)ticks(view, head->end),
-        (long long)ticks(view, head->from), (long long)ticks(view, head->to > 0 ? head->to : head->end));
+        (long long)ticks(view, head->from),
+        (long long)ticks(view, head->to > 0 ? fmin(head->to, head->end) : head->end));
     put(t, ",\"by\":\"%s\",\"sends\":%s,\"stages\":%s", by[head->by], head->sends ? "true" : "false",
         head->stages ? "true" : "false");
     put(t, ",\"limit\":%s,\"top\":%s,\"joins\":%s,\"panels\":%d", number_or_null(head->limit, b),

@@ -184,6 +184,8 @@ expect "from 3 to 6" "0B0 1B0 1B1 1F1" "$(show schedules/1f1b.lua -D workers=2 -
 expect "the grid, from 3 to 6" "time    3|rank 0   . B0---|rank 1  B0 F1 B1" "$(show schedules/1f1b.lua -D workers=2 -D batches=2 --ascii \
     --from 3 --to 6 | head -n 3 | paste -sd'|')"
 
+expect "a page, to far beyond the end" '"to":33' "$(show schedules/1f1b.lua --format html --to 1e10 | grep -o '"to":[-0-9]*')"
+
 # The grid with every option. A message takes 1, as an F does.
 cat >"$room/grid" <<'G'
 time     0              5              10
