@@ -83,7 +83,8 @@ static void put_diff_op(struct source *source, int i) {
     struct names names = diff_names(op);
     struct instr x = diff_instr(op);
     struct text note = {0};
-    diff_put_note(&note, source->d, source->side, i, true);
+    double shift = diff_time(source->d, diff_shift(source->d, source->side, i));
+    diff_put_note(&note, source->d, source->side, i, view_keeps(source->view, shift));
     struct view_op v = {.symbol = view_symbol(source->view, &names, &x),
                         .batch = op->batch,
                         .version = -1,
@@ -94,7 +95,7 @@ static void put_diff_op(struct source *source, int i) {
                         .match = op->match >= 0 ? source->number[!source->side][op->match] : -1,
                         .note = view_text(source->view, note.n ? note.s : ""),
                         .root = root_of(source, i),
-                        .shift = diff_time(source->d, diff_shift(source->d, source->side, i))};
+                        .shift = shift};
     v.need = source->need;
     view_put(source->view, &v);
 }

@@ -87,8 +87,12 @@ struct view *view_begin(const struct view_head *head) {
     return view;
 }
 
-/* Returns whether a time is a multiple of the grain, but for the rounding of sums of decimal fractions. */
-static bool is_multiple(double t, double grain) { return fabs(t / grain - round(t / grain)) < 1e-3; }
+/* Returns whether a time is a multiple of the grain, but for the rounding of sums of decimal fractions, which is far
+ * less than what a diff calls a change. */
+static bool is_multiple(const struct view *view, double t, double grain) {
+    double off = fabs(t / grain - round(t / grain));
+    return off < 1e-3 && off * grain <= 1e-11 * view->head->end;
+}
 
 void view_note_time(struct view *view, double t) {
     double least = view->head->end / (1 << 30);
@@ -98,7 +102,7 @@ void view_note_time(struct view *view, double t) {
             binary->grain /= 2;
         else
             binary->exact = false;
-    while (decimal->exact && !is_multiple(t, decimal->grain))
+    while (decimal->exact && !is_multiple(view, t, decimal->grain))
         if (decimal->grain > 10 * least)
             decimal->grain /= 10;
         else
@@ -112,6 +116,13 @@ static double view_tick(const struct view *view) {
 }
 
 static int32_t ticks(const struct view *view, double t) { return (int32_t)llround(t / view_tick(view)); }
+
+bool view_keeps(const struct view *view, double t) {
+    char exact[32], shown[32];
+    time_text(t, &view->head->measure, exact);
+    time_text(ticks(view, t) * view_tick(view), &view->head->measure, shown);
+    return strcmp(exact, shown) == 0;
+}
 
 /* ---- names ---- */
 

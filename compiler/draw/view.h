@@ -51,6 +51,8 @@ struct view;
 /* Begins the data. note_time must see all times before the first row. */
 struct view *view_begin(const struct view_head *head);
 void view_note_time(struct view *view, double t);
+/* Returns whether a time has the same text in whole ticks. All times must be noted. */
+bool view_keeps(const struct view *view, double t);
 /* Return the number of an operation's name, and of a tensor's, without the microbatch. */
 int32_t view_symbol(struct view *view, const struct names *names, const struct instr *x);
 int32_t view_tensor(struct view *view, const struct names *names, const struct buf *b);
