@@ -82,13 +82,16 @@ static void verdict_on_saving(const struct rank_run *run, bool ok, const char *w
 }
 
 /* Locks the folder on every rank. Ends all ranks, by verdict, if another run has it. Returns false and sets why if this
- * rank cannot lock it. */
+ * rank cannot lock it. If the folder was moved, rank 0 decides so for all: a rank that finds out by itself would lock
+ * the new folder first, and look like another run's. */
 static bool lock_checkpoints(struct rank_run *run,
                              void (*verdict)(const struct rank_run *run, bool ok, const char *why), char *why,
                              size_t nwhy) {
+    int before = run->lock;
     bool ok = run->world.rank > 0 || take_lock(run, why, nwhy);
     verdict(run, ok, why);
-    return run->world.rank == 0 || take_lock(run, why, nwhy);
+    bool same = all_true(run, run->world.rank > 0 || run->lock == before);
+    return run->world.rank == 0 || same || take_lock(run, why, nwhy);
 }
 
 /* Creates a file on each rank; rank 0 checks that it sees all of them. */
