@@ -93,7 +93,7 @@ double diff_limit(const struct diff *diff) {
 
 bool diff_is_root(const struct root *root, int side, int i) { return root && (side == A ? root->a : root->b) == i; }
 
-/* Returns an operation's name. A job's microbatch is relative to another job's; that is NULL: names are plain. */
+/* Returns an operation's name, with a job's microbatch counted from own's; if own is NULL, as it is. */
 static const char *name_from(const struct diff_op *op, const struct diff_op *own) {
     const char *name = diff_op_name(op);
     if (!own || !is_job(op->op) || op->slices || own->slices || op->batch < 0 || own->batch < 0)

@@ -211,6 +211,6 @@ with tempfile.TemporaryDirectory() as room:
     ranks, _ = check_traces("offload with a model", ["schedules/1f1b_offload.lua", *gpt], room)
     stored, loaded = ([attributes(n)["tensor_size"] for nodes in ranks for n in nodes if n.type == kind] for kind in (MEM_STORE, MEM_LOAD))
     check("stashes go to host memory and come back", (True, sorted(stored)), (len(stored) > 0, sorted(loaded)))
-    check_traces("measured costs", ["schedules/1f1b.lua", *gpt, "--cluster", "schedules/clusters/unequal.lua", "-D", "flops=1e9"], room)
+    check_traces("a cluster with FLOP per second", ["schedules/1f1b.lua", *gpt, "--cluster", "schedules/clusters/unequal.lua", "-D", "flops=1e9"], room)
 print(f"{passed} passed, {failed} failed")
 sys.exit(failed > 0)

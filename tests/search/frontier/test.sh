@@ -203,7 +203,7 @@ for i, p in reversed(list(enumerate(json.load(open(sys.argv[1]))["points"]))):
     echo "mark-1 schedules/gpipe.lua ${gpt[*]:1}"))" "$(timelines "$room/bytes.html")"
 expect "times of messages and updates are reported" "$(places "$room/bytes.html" | wc -w)" "$(grep -c 'data-said=.*; the timeline, which also has messages and updates, takes [0-9.]* GFLOP"' "$room/bytes.html")"
 
-# What the page leaves out, it says.
+# The page says what it leaves out.
 note() { sed -nE 's/.*id="note">([^<]*)<.*/\1/p' "$1"; }
 expect "nothing is left out" " " "$(note "$room/b.html") $(note "$room/bytes.html")"
 echo 'return cluster { memory = 6000000 }' >"$room/small.lua"
